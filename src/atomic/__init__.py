@@ -1,3 +1,6 @@
-"""Atomic: the workflow layer for coding agents. Workflow authors import `atomic.workflows`."""
+"""Atomic: the workflow layer for coding agents.
+
+Workflow authors import `atomic.workflows`.
+"""
 
 __version__ = "0.2.0"

@@ -2,7 +2,8 @@
 
 import sys
 
-# Python searches the current folder first. Do not import a project's `json.py` from there.
+# Python searches the current folder first. Do not import a project's `json.py` from
+# there.
 if not sys.flags.safe_path:
     del sys.path[0]
 

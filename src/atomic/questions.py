@@ -19,12 +19,15 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class _Text(msgspec.Struct, frozen=True):
-    # A separate class, because msgspec makes all fields of a class keyword-only or none.
+    # A separate class, because msgspec makes all fields of a class keyword-only or
+    # none.
     text: str
 
 
 class Question(_Text, frozen=True, kw_only=True):
-    """A text, options to choose from (without options: free text), and the default answer."""
+    """A text, options to choose from (without options: free text), and the default
+    answer.
+    """
 
     options: tuple[Option, ...] = ()
     default: str | None = None
@@ -33,7 +36,8 @@ class Question(_Text, frozen=True, kw_only=True):
     id: str = ""
 
     if TYPE_CHECKING:
-        # msgspec derives the real one from the fields. It would not show that labels are accepted, too.
+        # msgspec derives the real one from the fields. It would not show that labels
+        # are accepted, too.
         def __init__(
             self,
             text: str,

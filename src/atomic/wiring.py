@@ -1,6 +1,7 @@
 """Build everything that a host needs of a project: the only composition root.
 
-`Project` reads each part once, when it is first used, and hands it down. There is no global.
+`Project` reads each part once, when it is first used, and hands it down. There is no
+global.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ class RunFlags(msgspec.Struct, frozen=True):
 class Project:
     """One project, its user, and everything that they configure.
 
-    `folder` defaults to the project of `cwd`, `cwd` to the current folder. `user` replaces
-    the home folder. `trust` is the hash of `--trust`. `settings` replace the files.
+    `folder` defaults to the project of `cwd`, `cwd` to the current folder. `user`
+    replaces the home folder. `trust` is the hash of `--trust`. `settings` replace the
+    files.
     """
 
     def __init__(
@@ -112,7 +114,9 @@ class Project:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The code of the project as it was when it was first read, and whether it is approved."""
+        """The code of the project as it was when it was first read, and whether it is
+        approved.
+        """
         return self.workflows.snapshot
 
     @property
@@ -135,7 +139,9 @@ class Project:
 
     @property
     def entity_notices(self) -> list[str]:
-        """A message about the project's files that have the names of built-in agents and skills."""
+        """A message about the project's files that have the names of built-in agents
+        and skills.
+        """
         covering = self.entities.covering
         if not covering:
             return []
@@ -174,7 +180,10 @@ class Project:
         return changed
 
     def is_trusted(self) -> bool:
-        """Return whether agents may run the project's hooks, plugins and servers. Reads the disk again."""
+        """Return whether agents may run the project's hooks, plugins and servers.
+
+        Reads the disk again.
+        """
         home = atomic_home() if self._user is None else self._user / ".atomic"
         if not os.path.exists(home / "trust.json"):
             return False
@@ -184,7 +193,10 @@ class Project:
 
     @cached_property
     def store(self) -> SessionStore:
-        """The sessions of the user. Secrets of the settings and of MCP servers are removed from them."""
+        """The sessions of the user.
+
+        Secrets of the settings and of MCP servers are removed from them.
+        """
         from atomic.base.redaction import Redactor
         from atomic.sessions.store import SessionStore
 
@@ -215,7 +227,10 @@ class Project:
         self._session_mcp.clear()
 
     def configured_servers(self, *, trusted: bool) -> ConfiguredServers:
-        """Return the MCP servers, to list tools or to choose servers of a session. Raises ConfigError."""
+        """Return the MCP servers, to list tools or to choose servers of a session.
+
+        Raises ConfigError.
+        """
         from atomic.providers.mcp_servers import ConfiguredServers
 
         return ConfiguredServers(
@@ -232,7 +247,10 @@ class Project:
         return await self.configured_servers(trusted=trusted).tools()
 
     async def session_mcp(self, provider: AgentProvider, *, trusted: bool, tell: Callable[[str], object]) -> SessionMcp:
-        """Return the MCP servers for sessions of an agent. Try them and report notices only once."""
+        """Return the MCP servers for sessions of an agent.
+
+        Try them and report notices only once.
+        """
         async with self._trying_servers:
             found = self._session_mcp.get(provider.name)
             if found is None:
@@ -243,7 +261,10 @@ class Project:
         return found
 
     async def runtime(self, flags: RunFlags, loaded: LoadedWorkflow, person: Person | None = None) -> Runtime:
-        """Build the runtime of a run. Raises WrongAgentError or NoAgentError before there is a session."""
+        """Build the runtime of a run.
+
+        Raises WrongAgentError or NoAgentError before there is a session.
+        """
         from atomic.providers.selection import named_provider, usable_agents
         from atomic.runs.host import Choices, Runtime
         from atomic.runs.limits import Caps
@@ -276,7 +297,9 @@ class Project:
         return runtime
 
     async def _require_agents(self, named: Mapping[str, str]) -> None:
-        """Find the agents before there is a session, so that a missing one does not stop work halfway."""
+        """Find the agents before there is a session, so that a missing one does not
+        stop work halfway.
+        """
         from atomic.providers.selection import require_usable
 
         wanted = list(named.values())
@@ -302,7 +325,9 @@ class Project:
         return found.added_to(options)
 
     def _untrusted_checks(self) -> Untrusted | None:
-        """Return the checks that the project configures, if its current state is not approved."""
+        """Return the checks that the project configures, if its current state is not
+        approved.
+        """
         from atomic.loading.executables import Kind
         from atomic.workflows.definition import Untrusted
 

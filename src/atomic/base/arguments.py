@@ -53,8 +53,8 @@ class Arguments:
 def parse(words: Sequence[str], flags: Iterable[Flag], *, mixed: bool = False, leading: int | None = None) -> Arguments:
     """Parse flags up to the first other word, or `mixed` with other words.
 
-    `--` ends the flags, and `-` is a word. Flags may follow the first `leading` words; the
-    next word begins the prompt. Raises UsageError with the nearest flag.
+    `--` ends the flags, and `-` is a word. Flags may follow the first `leading` words;
+    the next word begins the prompt. Raises UsageError with the nearest flag.
     """
     flags = tuple(flags)
     by_name = {name: flag for flag in flags for name in flag.names}
@@ -81,7 +81,10 @@ def parse(words: Sequence[str], flags: Iterable[Flag], *, mixed: bool = False, l
 
 
 def is_flag(word: str) -> bool:
-    """Return whether a word is a flag. With spaces in its name it is not: `-p "- tidy up"`."""
+    """Return whether a word is a flag.
+
+    With spaces in its name it is not: `-p "- tidy up"`.
+    """
     return word.startswith("-") and word not in ("-", "--") and not any(map(str.isspace, word.partition("=")[0]))
 
 

@@ -1,4 +1,6 @@
-"""The base of Atomic's errors, exit codes, messages for users, and hints for misspelt names."""
+"""The base of Atomic's errors, exit codes, messages for users, and hints for misspelt
+names.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from collections.abc import Iterable
 class ExitCode:
     """The exit codes of `atomic`.
 
-    Plain integers, not an `IntEnum`: every start of the program imports this module, and
-    `atomic --version` is too short to pay for importing `enum`.
+    Plain integers, not an `IntEnum`: every start of the program imports this module,
+    and `atomic --version` is too short to pay for importing `enum`.
     """
 
     DONE = 0
@@ -32,8 +34,12 @@ class AtomicError(Exception):
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant, ignoring case; None if no name is near."""
-    # Imported here because it imports re, which every start of the program would pay for.
+    """Return the known name that was probably meant, ignoring case.
+
+    None if no name is near.
+    """
+    # Imported here because it imports re, which every start of the program would pay
+    # for.
     from difflib import get_close_matches
 
     by_folded: dict[str, str] = {}
@@ -44,16 +50,21 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(name: str, known: Iterable[str], *, otherwise: str = "", prefix: str = "") -> str:
-    """Return `did you mean "x"?` for the nearest known name, or `otherwise` if none is near.
+    """Return `did you mean "x"?` for the nearest known name, or `otherwise` if none is
+    near.
 
-    `prefix` is put before the known name: `/` for a command, `agents.` for a key below it.
+    `prefix` is put before the known name: `/` for a command, `agents.` for a key below
+    it.
     """
     nearest = closest(name, known)
     return otherwise if nearest is None else f'did you mean "{prefix}{nearest}"?'
 
 
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "", prefix: str = "") -> str:
-    """Return the hint of `suggest` in parentheses, to follow a message; empty without a hint."""
+    """Return the hint of `suggest` in parentheses, to follow a message.
+
+    Empty without a hint.
+    """
     hint = suggest(name, known, otherwise=otherwise, prefix=prefix)
     return f" ({hint})" if hint else ""
 
@@ -64,7 +75,10 @@ def is_debugging() -> bool:
 
 
 def message_of(error: Exception) -> str:
-    """Return the message for the user; an internal error is named without its traceback."""
+    """Return the message for the user.
+
+    An internal error is named without its traceback.
+    """
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, AtomicError | OSError):

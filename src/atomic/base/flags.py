@@ -1,7 +1,7 @@
 """The flags of every run, and the flags that the configuration of a workflow adds.
 
-Pure and quick to import: the command line, its help, shell completion and slash commands
-use the same table.
+Pure and quick to import: the command line, its help, shell completion and slash
+commands use the same table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _LONGEST_KEY = 64
 
 
 class Flag:
-    """A flag. With `value` it takes one; with `optional` only if the next word is not a flag."""
+    """A flag. With `value` it takes one; with `optional` only if the next word is not a
+    flag.
+    """
 
     def __init__(
         self, *names: str, help: str, value: str = "", choices: Sequence[str] = (), optional: bool = False
@@ -43,7 +45,8 @@ class Flag:
 def flag_in_prompt(words: Iterable[str], flags: Iterable[Flag]) -> str:
     """Return a warning if a word of a prompt is a flag, else an empty text.
 
-    All words after the first word of a prompt belong to the prompt, so the flag is not set.
+    All words after the first word of a prompt belong to the prompt, so the flag is not
+    set.
     """
     names = {name for flag in flags for name in flag.names}
     for word in words:
@@ -86,7 +89,10 @@ _RESERVED = {name for flag in (*RUN, HELP) for name in flag.names}
 
 
 class ConfigFlag(Flag):
-    """A flag that sets a key of a workflow's config; the type of the default decides how it is read."""
+    """A flag that sets a key of a workflow's config.
+
+    The type of the default decides how it is read.
+    """
 
     def __init__(self, name: str, key: str, default: Any, *, value: str, help: str) -> None:
         super().__init__(name, help=help, value=value)

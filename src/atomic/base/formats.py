@@ -36,7 +36,10 @@ class DeepKeyError(ValueError):
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return the tables of a TOML text. Raise TOMLDecodeError, DeepKeyError or RecursionError."""
+    """Return the tables of a TOML text.
+
+    Raise TOMLDecodeError, DeepKeyError or RecursionError.
+    """
     import tomllib  # most projects have no such file
 
     if text.count(".") > MAX_PARTS:
@@ -61,7 +64,10 @@ def _check_keys(text: str) -> None:
 
 
 def parse_jsonc(text: str) -> dict[str, Any]:
-    """Return the object of a JSON text with comments and trailing commas. Raise ValueError."""
+    """Return the object of a JSON text with comments and trailing commas.
+
+    Raise ValueError.
+    """
     import json
 
     plain = re.sub(_JSONC_TOKEN, _remove_comment, text.removeprefix("\ufeff"), flags=re.VERBOSE | re.DOTALL)

@@ -179,7 +179,9 @@ class LoopbackClient:
     async def request(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, content: bytes | None = None
     ) -> AsyncGenerator[Response]:
-        """Send a request, with `content` as JSON; leaving the context closes the connection.
+        """Send a request, with `content` as JSON.
+
+        Leaving the context closes the connection.
 
         Raises HttpError, also for errors of reading the body inside the context.
         """

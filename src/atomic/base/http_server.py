@@ -48,7 +48,8 @@ async def listen(serve: Serve, on_failure: Callable[[BaseException], None], *, p
 
 
 async def _close(server: asyncio.Server) -> None:
-    """Stop accepting, after connections that asyncio has accepted have reached `_Clients`.
+    """Stop accepting, after connections that asyncio has accepted have reached
+    `_Clients`.
 
     That takes two turns of the loop. If the server is closed in between, asyncio drops
     the connection and leaks its socket.
@@ -105,7 +106,10 @@ class Request(msgspec.Struct, frozen=True):
 
 
 async def read_request_head(reader: asyncio.StreamReader) -> Request | None:
-    """Return the next request without its body, None at the end. Raise BadRequestError."""
+    """Return the next request without its body, None at the end.
+
+    Raise BadRequestError.
+    """
     try:
         first, headers = await read_head(reader)
     except asyncio.IncompleteReadError:

@@ -1,14 +1,16 @@
 """Split the public name of a step, such as `work[a/b]/fix[2]`.
 
-A name is a path of node ids. The brackets after an id contain the item of a map or the task
-of a task loop, whose own id may contain slashes and pairs of brackets.
+A name is a path of node ids. The brackets after an id contain the item of a map or the
+task of a task loop, whose own id may contain slashes and pairs of brackets.
 """
 
 from __future__ import annotations
 
 
 def split_first(step: str) -> tuple[str, str, str]:
-    """Return the first id, its items and the rest: `work`, `[a/b]`, `fix[2]` for the name above."""
+    """Return the first id, its items and the rest: `work`, `[a/b]`, `fix[2]` for the
+    name above.
+    """
     first = step
     rest = ""
     depth = 0

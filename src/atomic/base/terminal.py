@@ -63,7 +63,8 @@ def one_line(text: str) -> str:
 def without_joiners(text: str) -> str:
     """Return a text without the joiners and selectors that `harmless` keeps.
 
-    The parts of an emoji are then separate characters, whose width is the same everywhere.
+    The parts of an emoji are then separate characters, whose width is the same
+    everywhere.
     """
     return text if text.isascii() else _joiners().sub("", text)
 

@@ -46,7 +46,10 @@ def pad(text: str, columns: int) -> str:
 
 
 def collapse_spaces(text: str) -> str:
-    """Return the text in one line, with single spaces. `terminal.one_line` also cleans it."""
+    """Return the text in one line, with single spaces.
+
+    `terminal.one_line` also cleans it.
+    """
     return " ".join(text.split())
 
 

@@ -1,7 +1,8 @@
 """Read files that anyone may have put there.
 
-Only regular files are opened: a pipe would block, and a device may act when it is opened. No more
-than a limit of bytes is read. A link that leads out of a folder is not followed.
+Only regular files are opened: a pipe would block, and a device may act when it is
+opened. No more than a limit of bytes is read. A link that leads out of a folder is not
+followed.
 
 * `read_bounded`, `read_bounded_text`, `read_start` and `open_regular` take any path.
 * `read_inside` reads a file that must lie below one of several folders.
@@ -9,7 +10,8 @@ than a limit of bytes is read. A link that leads out of a folder is not followed
 * `open_folder`, `open_file` and the like return descriptors. They open a path step by step from
   its root and follow no link, so a folder that is replaced by a link at that moment is an error.
 
-All of them raise OSError; `RefusedFileError` is the one for a file that may not be read.
+All of them raise OSError; `RefusedFileError` is the one for a file that may not be
+read.
 """
 
 from __future__ import annotations
@@ -58,7 +60,10 @@ def read_bounded(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
 
 
 def read_bounded_text(path: AnyPath, limit: int = MAX_BYTES) -> str:
-    """Return the text of a file like `read_bounded`; bytes that are not UTF-8 are replaced."""
+    """Return the text of a file like `read_bounded`.
+
+    Bytes that are not UTF-8 are replaced.
+    """
     return read_bounded(path, limit).decode("utf-8", "replace")
 
 
@@ -69,7 +74,10 @@ def read_start(path: AnyPath, limit: int, *, follow_links: bool = True) -> bytes
 
 
 def open_regular(path: AnyPath, *, follow_links: bool = True) -> BinaryIO:
-    """Open a regular file for reading; `follow_links` is about the last part of the path."""
+    """Open a regular file for reading.
+
+    `follow_links` is about the last part of the path.
+    """
     # Checked before opening, because some devices act when they are opened.
     require_regular(os.stat(path, follow_symlinks=follow_links), path)
     flags = _FILE_FLAGS if follow_links else _FILE_FLAGS | os.O_NOFOLLOW
@@ -83,7 +91,10 @@ def open_regular(path: AnyPath, *, follow_links: bool = True) -> BinaryIO:
 
 
 def require_regular(status: os.stat_result, path: AnyPath, limit: int | None = None) -> os.stat_result:
-    """Return the status of a regular file. Raise RefusedFileError for anything else, and beyond the limit."""
+    """Return the status of a regular file.
+
+    Raise RefusedFileError for anything else, and beyond the limit.
+    """
     if not stat.S_ISREG(status.st_mode):
         raise RefusedFileError("this is not a regular file", path)
     if limit is not None and status.st_size > limit:
@@ -111,7 +122,10 @@ def _too_long(limit: int, path: AnyPath) -> RefusedFileError:
 
 
 def read_inside(path: Path, *, roots: Sequence[Path], limit: int) -> bytes | None:
-    """Return the bytes of a regular file below one of the folders; None if there is no such file."""
+    """Return the bytes of a regular file below one of the folders.
+
+    None if there is no such file.
+    """
     real = os.path.realpath(path)
     if not any(_is_below(real, os.path.realpath(root)) for root in roots):
         if not os.path.lexists(path):
@@ -140,7 +154,9 @@ class Root:
     """A folder, and the users that may own files below it."""
 
     def __init__(self, folder: Path, owners: Collection[int], *, shared: bool) -> None:
-        """`shared`: users that are not owners may write there, so no link may lead out of the folder."""
+        """`shared`: users that are not owners may write there, so no link may lead out
+        of the folder.
+        """
         self.folder = folder
         self.real = os.path.realpath(folder)
         self._owners = frozenset(owners)
@@ -148,7 +164,9 @@ class Root:
 
     @classmethod
     def of_project(cls, folder: Path) -> Root:
-        """Return the root of a project: files may belong to us, to root, or to the owner of the project."""
+        """Return the root of a project: files may belong to us, to root, or to the
+        owner of the project.
+        """
         try:
             owner = os.stat(folder).st_uid
         except OSError:
@@ -157,7 +175,9 @@ class Root:
 
     @classmethod
     def of_user(cls, folder: Path) -> Root:
-        """Return the root of a user's own files, which need no trust: only the user may write them."""
+        """Return the root of a user's own files, which need no trust: only the user may
+        write them.
+        """
         return cls(folder, (os.getuid(), 0), shared=False)
 
     def read(self, name: str, *, limit: int = MAX_BYTES) -> FoundFile | None:
@@ -175,8 +195,9 @@ class Root:
     def walk(self, folder: str, *, deep: bool = True, skipping: Collection[str] | None = None) -> Iterator[FoundFile]:
         """Yield the files of a folder in order, with `deep` also those below it.
 
-        Folders named in `skipping` are left out, by default those that tools fill. If nothing is
-        skipped, a folder below the depth limit is reported. Reaching a limit is reported once.
+        Folders named in `skipping` are left out, by default those that tools fill. If
+        nothing is skipped, a folder below the depth limit is reported. Reaching a limit
+        is reported once.
         """
         budget = _WalkBudget(_SKIPPED_FOLDERS if skipping is None else skipping)
         yield from self._walk(folder, MAX_DEPTH if deep else 1, budget)

@@ -6,7 +6,10 @@ import msgspec
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens, and dollars if the provider reports them. `input` includes cached tokens."""
+    """Tokens, and dollars if the provider reports them.
+
+    `input` includes cached tokens.
+    """
 
     input: int = 0
     output: int = 0

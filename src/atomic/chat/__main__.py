@@ -1,4 +1,7 @@
-"""`python -m atomic.chat --fd N`: the engine. File descriptor N is a socket to the screen."""
+"""`python -m atomic.chat --fd N`: the engine.
+
+File descriptor N is a socket to the screen.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ def main(words: Sequence[str] | None = None) -> None:
         parser.add_argument(name)
     given = parser.parse_args(words)
     os.set_inheritable(given.fd, False)
-    # Ctrl+C is a key of the screen. A handler, because SIG_IGN would be inherited by children.
+    # Ctrl+C is a key of the screen. A handler, because SIG_IGN would be inherited by
+    # children.
     signal.signal(signal.SIGINT, lambda number, frame: None)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)

@@ -44,7 +44,10 @@ class Agents:
         self._model_finders: dict[str, ModelFinder] = {}
 
     async def choose(self, name: str | None) -> tuple[str, AgentProvider]:
-        """Return an agent: the named one, the configured one, or the first usable. Raises AtomicError."""
+        """Return an agent: the named one, the configured one, or the first usable.
+
+        Raises AtomicError.
+        """
         settings = self._settings()
         wanted = name or settings.agent
         if wanted is not None and wanted in self._known:
@@ -64,7 +67,10 @@ class Agents:
         return [*BY_PREFERENCE, *(f"acp:{name}" for name in self._settings().acp)]
 
     async def models(self, name: str, provider: AgentProvider, *, refresh: bool = False) -> Sequence[ModelInfo]:
-        """Return an agent's models, which it lists once. Raises NoModelsError, ProviderError."""
+        """Return an agent's models, which it lists once.
+
+        Raises NoModelsError, ProviderError.
+        """
         if refresh or name not in self._models:
             async with self._one_at_a_time:
                 self._models[name] = await list_models(provider)
@@ -73,7 +79,9 @@ class Agents:
     async def find_model(
         self, name: str, provider: AgentProvider, prompt: TurnPrompt, warn: Callable[[str], None]
     ) -> str | None:
-        """Return this agent's name for the model of a command file, or None to use the agent's own."""
+        """Return this agent's name for the model of a command file, or None to use the
+        agent's own.
+        """
         if prompt.model is None and prompt.original_model is None:
             return None
         async with self._one_at_a_time:
@@ -81,13 +89,17 @@ class Agents:
             return await finder.find(prompt)
 
     async def find_remedy(self, provider: AgentProvider, why: str) -> str:
-        """Return what to do about an agent that failed, or an empty string if it lacks nothing."""
+        """Return what to do about an agent that failed, or an empty string if it lacks
+        nothing.
+        """
         async with self._one_at_a_time:
             return await remedy_for(provider, why)
 
 
 def _import_session_module(provider: AgentProvider) -> None:
-    """Import in a thread what `open` would import in the event loop: it may take seconds."""
+    """Import in a thread what `open` would import in the event loop: it may take
+    seconds.
+    """
     room, _, module = type(provider).__module__.rpartition(".")
     if module == "provider":
         with suppress(ImportError):  # opening the session reports what is missing
@@ -95,7 +107,8 @@ def _import_session_module(provider: AgentProvider) -> None:
 
 
 class SessionTask:
-    """An agent session that a task of its own opens, keeps open until `close`, and closes.
+    """An agent session that a task of its own opens, keeps open until `close`, and
+    closes.
 
     `variant` identifies the options that it was opened with.
     """
@@ -126,7 +139,10 @@ class SessionTask:
             raise NotStartedError(message) from None
 
     async def close(self) -> None:
-        """Close the session. After 4 seconds it is cancelled and left to end by itself."""
+        """Close the session.
+
+        After 4 seconds it is cancelled and left to end by itself.
+        """
         self._may_close.set()
         if not self._session.done():
             self._task.cancel()

@@ -1,7 +1,7 @@
 """The client of the engine, for the screen and `--plain`.
 
-The engine is another process. If it hangs or dies, the client itself ends each active run, and
-the next intent starts a new engine, which resumes the conversation.
+The engine is another process. If it hangs or dies, the client itself ends each active
+run, and the next intent starts a new engine, which resumes the conversation.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ class ChatClient(Protocol):
         ...
 
     def events(self) -> AsyncIterator[ChatEvent]:
-        """Yield all events in order until `close`. If the engine dies, each active run ends."""
+        """Yield all events in order until `close`.
+
+        If the engine dies, each active run ends.
+        """
         ...
 
     async def close(self) -> None:
@@ -124,7 +127,10 @@ class ProcessClient:
             await self._wake.wait()
 
     async def close(self) -> None:
-        """Close the socket, which asks the engine to end. After 2 s kill its process group."""
+        """Close the socket, which asks the engine to end.
+
+        After 2 s kill its process group.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -137,7 +143,10 @@ class ProcessClient:
         self._wake.set()
 
     def _has_engine_for(self, intent: Intent) -> bool:
-        """Return whether an engine is running. The first intent and prompts start one."""
+        """Return whether an engine is running.
+
+        The first intent and prompts start one.
+        """
         if self._engine is not None:
             return True
         if self._starts and not isinstance(intent, _STARTS_ENGINE):
@@ -195,7 +204,10 @@ class ProcessClient:
             limit.cancel()
 
     def _force(self, run: str, engine: _Engine, message_count: int) -> None:
-        """End a run that was stopped by force a second ago. Kill the engine if it is silent."""
+        """End a run that was stopped by force a second ago.
+
+        Kill the engine if it is silent.
+        """
         if run not in self._active or engine is not self._engine:
             return
         if engine.message_count == message_count:

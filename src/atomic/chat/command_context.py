@@ -1,4 +1,6 @@
-"""The chat as a host of commands, for one run: what commands ask for is carried out here."""
+"""The chat as a host of commands, for one run: what commands ask for is carried out
+here.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,10 @@ class ChatHost:
         self.end = await agents.work(tasks)
 
     async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
-        """Run a workflow in its own process. Without a graph it is a turn of the conversation."""
+        """Run a workflow in its own process.
+
+        Without a graph it is a turn of the conversation.
+        """
         engine = self._engine
         definition = engine.project.workflows.definition(name)
         loaded = await asyncio.to_thread(definition.load)
@@ -185,7 +190,10 @@ class ChatHost:
         self._engine.project.switch_mcp_server(name, enabled)
 
     async def pick_mcp(self) -> None:
-        """List the servers with state, tools and origin. The chosen one is switched on or off."""
+        """List the servers with state, tools and origin.
+
+        The chosen one is switched on or off.
+        """
         servers = self.mcp_servers()
         answers = {answer.entry.name: answer for answer in await self.mcp_tools()}
         rows = [
@@ -224,7 +232,9 @@ class ChatHost:
             self.show("There are no sessions.")
 
     async def open_session(self, id: str) -> None:
-        """Continue a conversation, resume a run that has stopped, or follow a run that is active."""
+        """Continue a conversation, resume a run that has stopped, or follow a run that
+        is active.
+        """
         engine = self._engine
         session = engine.project.store.find(id)
         record = shown(session.record)

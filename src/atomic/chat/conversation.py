@@ -291,7 +291,9 @@ class Conversation:
         return TurnEnded(EndReason.ERROR, error="the agent's stream ended before the end of the turn")
 
     async def _turn_apart(self, run: Run, provider: AgentProvider, variant: Variant, text: str) -> End:
-        """Run a turn in a session of its own, which does not fill the conversation's context."""
+        """Run a turn in a session of its own, which does not fill the conversation's
+        context.
+        """
         session_task = self._start_session(provider, variant, model=self.model, resume=None)
         run.break_off = lambda: self._release(run)
         try:
@@ -383,7 +385,10 @@ class Conversation:
         )
 
     async def _open_session(self, variant: Variant) -> AgentSession:
-        """Return the session of the conversation with these options. Reopens it if necessary."""
+        """Return the session of the conversation with these options.
+
+        Reopens it if necessary.
+        """
         async with self._opening:
             if self._context_query is not None and not self._context_query.done():
                 await asyncio.wait({self._context_query})  # an agent handles one request at a time
@@ -396,7 +401,9 @@ class Conversation:
         return session
 
     async def _reopen(self, variant: Variant) -> AgentSession:
-        """Open another session: resumed if the agent can, otherwise with the last exchanges."""
+        """Open another session: resumed if the agent can, otherwise with the last
+        exchanges.
+        """
         assert self.provider is not None
         self._drop_session()
         if self._closing is not None:  # two sessions of one conversation would not know of each other
@@ -443,7 +450,10 @@ class Conversation:
 
     @staticmethod
     def unanswered(provider: AgentProvider) -> Sequence[str]:
-        """Return the answer for a dismissed question. Over ACP a form can be declined."""
+        """Return the answer for a dismissed question.
+
+        Over ACP a form can be declined.
+        """
         return () if provider.name.startswith("acp") else _NO_ANSWER
 
     def _drop_session(self) -> None:

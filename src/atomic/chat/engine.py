@@ -147,7 +147,9 @@ class Engine:
             self._say(message_of(error), Level.ERROR)
 
     async def _end(self) -> None:
-        """Stop the runs of this process, detach from others, and close the conversation."""
+        """Stop the runs of this process, detach from others, and close the
+        conversation.
+        """
         limit = _EXIT_LIMIT + (_PAUSE_LIMIT if self._pauses_workflows else 0.0)
         asyncio.get_running_loop().call_later(limit, os._exit, 1)  # guards end what is left
         self.conversation.log.close()  # first: the client may not wait for the rest
@@ -266,7 +268,10 @@ class Engine:
         self._connection.send(FilesFound(request=intent.request, paths=paths))
 
     def pick(self, run: Run, kind: PickKind, title: str, rows: Sequence[PickRow], on_picked: OnPicked) -> None:
-        """Let the user choose. The command ends meanwhile; the choice starts another run."""
+        """Let the user choose.
+
+        The command ends meanwhile; the choice starts another run.
+        """
         request = uuid4().hex
         self._picks = {request: on_picked}  # there is one dialog
         run.emit(PickOpened(request=request, kind=kind, title=title, rows=tuple(rows)))
@@ -289,7 +294,10 @@ class Engine:
     # conversations
 
     async def new_conversation(self) -> None:
-        """Start a new conversation. Raises CommandError while the agent is answering."""
+        """Start a new conversation.
+
+        Raises CommandError while the agent is answering.
+        """
         project = self.project
         log = ChatLog(project.store, project=str(project.folder), cwd=str(project.cwd))
         before = self.conversation

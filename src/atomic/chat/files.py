@@ -1,4 +1,7 @@
-"""Find files of the project by some letters. No program of the repository is run for it."""
+"""Find files of the project by some letters.
+
+No program of the repository is run for it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _CUTOFF = 60
 
 
 class ProjectFiles:
-    """The relative paths of the files below a folder. The list is renewed after five seconds."""
+    """The relative paths of the files below a folder.
+
+    The list is renewed after five seconds.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -46,7 +52,9 @@ class ProjectFiles:
 
 
 def best(text: str, paths: Sequence[str], limit: int) -> tuple[str, ...]:
-    """Return matching paths: by the start of the name, by substring, then by similarity."""
+    """Return matching paths: by the start of the name, by substring, then by
+    similarity.
+    """
     wanted = text.casefold()
     if not wanted:
         return tuple(sorted(paths, key=lambda path: (path.count("/"), path))[:limit])
@@ -78,7 +86,10 @@ def _near(wanted: str, paths: Sequence[str], limit: int) -> list[str]:
 
 
 def _below(folder: Path, root: Path, paths: Sequence[str]) -> list[str]:
-    """Return the paths below a folder, relative to it. Unprintable names cannot be typed."""
+    """Return the paths below a folder, relative to it.
+
+    Unprintable names cannot be typed.
+    """
     prefix = os.path.relpath(folder.resolve(), root) + "/"
     if prefix == "./":
         prefix = ""

@@ -1,6 +1,8 @@
-"""A conversation on disk: a session folder whose log has the events that matter, redacted.
+"""A conversation on disk: a session folder whose log has the events that matter,
+redacted.
 
-The folder is created at the first prompt, so a look at the screen leaves nothing behind.
+The folder is created at the first prompt, so a look at the screen leaves nothing
+behind.
 """
 
 from __future__ import annotations
@@ -139,7 +141,9 @@ class ChatLog:
         self._put(event)
 
     def _write_lines(self, output: ShellOutput) -> None:
-        """Write only whole lines: a secret in two pieces would be recognised in neither."""
+        """Write only whole lines: a secret in two pieces would be recognised in
+        neither.
+        """
         text = self._lines.pop(output.run, "") + output.text
         cut = text.rfind("\n") + 1
         if cut:
@@ -153,7 +157,10 @@ class ChatLog:
 
 
 def reopen(session: Session, *, project: str, cwd: str, store: SessionStore) -> ChatLog:
-    """Return the log of an earlier conversation. Raises SessionError if another process owns it."""
+    """Return the log of an earlier conversation.
+
+    Raises SessionError if another process owns it.
+    """
     session.reload()
     owner = session.record.owner
     if owner is not None and session.is_owned and owner != this_owner():
@@ -163,7 +170,10 @@ def reopen(session: Session, *, project: str, cwd: str, store: SessionStore) -> 
 
 
 def past_events(session: Session) -> Iterator[tuple[tuple[msgspec.Raw, ...], bool]]:
-    """Yield the events in pieces, and whether a piece is the last. They are not decoded."""
+    """Yield the events in pieces, and whether a piece is the last.
+
+    They are not decoded.
+    """
     piece: list[msgspec.Raw] = []
     for line in _lines(session):
         if len(piece) == _PIECE:

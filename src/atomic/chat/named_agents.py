@@ -1,4 +1,6 @@
-"""Sub-agents that the user calls with `@name`, each in a session of its own, all at once."""
+"""Sub-agents that the user calls with `@name`, each in a session of its own, all at
+once.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,8 @@ class NamedAgents:
         prompt = agent_prompt(conversation.project.entities.require("agent", task.agent), task.task)
         model = conversation.model or await self._agents.find_model(name, provider, prompt, self._warn)
         model = model or conversation.project.settings.model
-        # "inherit" is the agent's own choice, in place of a model that this provider may not have.
+        # "inherit" is the agent's own choice, in place of a model that this provider
+        # may not have.
         id = f"{task.agent}-{next(self._numbers)}"
         return SubagentRequest(task.agent, task.task, id=id, model=model or "inherit")
 

@@ -32,7 +32,10 @@ def shown_folder(folder: Path) -> str:
 
 
 def current_branch(folder: Path) -> str:
-    """Return the branch that is checked out, without a call of git; empty without a repository."""
+    """Return the branch that is checked out, without a call of git.
+
+    Empty without a repository.
+    """
     repository = find_repository(folder)
     if repository is None:
         return ""

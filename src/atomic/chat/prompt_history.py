@@ -1,4 +1,6 @@
-"""Earlier prompts: `history.jsonl` in Atomic's home folder, redacted and readable only by its owner."""
+"""Earlier prompts: `history.jsonl` in Atomic's home folder, redacted and readable only
+by its owner.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ class PromptHistory:
 
     @classmethod
     def of_home(cls, home: Path | None, project: str | None) -> PromptHistory:
-        """Return the history in Atomic's home folder. The project is by default the current folder."""
+        """Return the history in Atomic's home folder.
+
+        The project is by default the current folder.
+        """
         if project is None:
             try:
                 project = os.getcwd()
@@ -42,7 +47,9 @@ class PromptHistory:
         return cls(None if home is None else home / "history.jsonl", project)
 
     def add(self, text: str, now: float) -> str | None:
-        """Add a text. Return why it could not be written, or None; it is kept in memory anyway."""
+        """Add a text. Return why it could not be written, or None; it is kept in memory
+        anyway.
+        """
         from atomic.base.redaction import redact
 
         if not text.strip() or len(text) > _LONGEST:
@@ -75,7 +82,10 @@ class PromptHistory:
 
 
 def _read(file: Path) -> Iterable[Sent]:
-    """Yield the entries of the file. Skips lines of a newer Atomic and incomplete ones."""
+    """Yield the entries of the file.
+
+    Skips lines of a newer Atomic and incomplete ones.
+    """
     try:
         with file.open("rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _MOST))
@@ -102,7 +112,9 @@ def _append(file: Path, entry: Sent) -> str | None:
 
 
 class Walk:
-    """A walk through the history with ↑ and ↓ that starts and may end at the draft in the prompt."""
+    """A walk through the history with ↑ and ↓ that starts and may end at the draft in
+    the prompt.
+    """
 
     def __init__(self, texts: list[str], draft: str) -> None:
         self._texts = [text for text in texts if text != draft]

@@ -1,7 +1,8 @@
 """The messages between screen and engine: intents go to the engine, events come back.
 
-Each message is a line with a JSON object. The screen, `atomic --plain` and the browser read
-the same events; a conversation on disk is a list of them, so tags and fields never change.
+Each message is a line with a JSON object. The screen, `atomic --plain` and the browser
+read the same events; a conversation on disk is a list of them, so tags and fields never
+change.
 """
 
 from __future__ import annotations
@@ -52,14 +53,20 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit
 
 
 class Submit(_Message, frozen=True, kw_only=True, tag="submit"):
-    """Start the run `run` with a prompt, a slash command or `@agents`. Pastes are complete."""
+    """Start the run `run` with a prompt, a slash command or `@agents`.
+
+    Pastes are complete.
+    """
 
     run: str
     text: str
 
 
 class Shell(_Message, frozen=True, kw_only=True, tag="shell"):
-    """Run `!command` in the user's shell. Its output is shown and precedes the next prompt."""
+    """Run `!command` in the user's shell.
+
+    Its output is shown and precedes the next prompt.
+    """
 
     run: str
     command: str
@@ -107,7 +114,10 @@ class ScreenSize(_Message, frozen=True, kw_only=True, tag="screen_size"):
 
 
 class Leave(_Message, frozen=True, kw_only=True, tag="leave"):
-    """End the conversation. The engine answers with Left. Workflows keep running unless `pause`."""
+    """End the conversation. The engine answers with Left.
+
+    Workflows keep running unless `pause`.
+    """
 
     pause: bool = False
 
@@ -173,7 +183,10 @@ class RunStarted(_Message, frozen=True, kw_only=True, tag="run_started"):
 
 
 class Activity(_Message, frozen=True, kw_only=True, tag="activity"):
-    """An event of an agent in a turn. Agents that the user called are identified by `agent`."""
+    """An event of an agent in a turn.
+
+    Agents that the user called are identified by `agent`.
+    """
 
     run: str
     event: AgentEvent
@@ -262,7 +275,10 @@ class ThemeSet(_Message, frozen=True, kw_only=True, tag="theme_set"):
 
 
 class Cleared(_Message, frozen=True, kw_only=True, tag="cleared"):
-    """Another conversation has started with an empty transcript. `session` is its id."""
+    """Another conversation has started with an empty transcript.
+
+    `session` is its id.
+    """
 
     session: str = ""
 
@@ -275,7 +291,10 @@ class History(_Message, frozen=True, kw_only=True, tag="history"):
 
 
 class Left(_Message, frozen=True, kw_only=True, tag="left"):
-    """The engine's last event. `message` is printed after the screen has ended: how to resume."""
+    """The engine's last event.
+
+    `message` is printed after the screen has ended: how to resume.
+    """
 
     message: str = ""
 

@@ -1,4 +1,7 @@
-"""Open questions to the user. Each has an id, and each answer goes to the one that asked."""
+"""Open questions to the user.
+
+Each has an id, and each answer goes to the one that asked.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ class Questions:
         self._open: dict[str, _OpenQuestion] = {}
 
     def open(self, id: str, run: Run, question: Question, who: str, on_answer: OnAnswer) -> None:
-        """Open a question. `on_answer` is called once: with the answer, or None if dismissed."""
+        """Open a question.
+
+        `on_answer` is called once: with the answer, or None if dismissed.
+        """
         if id not in self._open and not run.is_over:
             self._open[id] = _OpenQuestion(run, on_answer)
             run.emit(QuestionOpened(id=id, run=run.id, question=question, who=who))
@@ -56,8 +62,8 @@ class Questions:
     def asker(self, find_run: Callable[[], Run | None], unanswered: Sequence[str], *, who: str = "") -> Ask:
         """Return the function by which an agent asks the user.
 
-        `unanswered` is the answer to a dismissed question without a default. `find_run` is
-        called for each question, because an agent's session outlives its turns.
+        `unanswered` is the answer to a dismissed question without a default. `find_run`
+        is called for each question, because an agent's session outlives its turns.
         """
 
         def default(question: Question) -> Sequence[str]:

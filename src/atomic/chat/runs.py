@@ -158,7 +158,10 @@ class Runs:
 
 
 class BackgroundTasks:
-    """Tasks that nothing waits for. `on_failure` receives their errors, which are also logged."""
+    """Tasks that nothing waits for.
+
+    `on_failure` receives their errors, which are also logged.
+    """
 
     def __init__(self, on_failure: Callable[[BaseException], None] | None = None) -> None:
         self._on_failure = on_failure

@@ -1,7 +1,9 @@
-"""Runs of workflows. Each is a process of its own, which continues when the screen ends.
+"""Runs of workflows.
 
-Events come from the pipe of a run that was started here, or from the log of a run that another
-process started. Stops and answers are messages in the run's inbox.
+Each is a process of its own, which continues when the screen ends.
+
+Events come from the pipe of a run that was started here, or from the log of a run that
+another process started. Stops and answers are messages in the run's inbox.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ _log = logging.getLogger(__name__)
 
 
 class _StartRefused(msgspec.Struct, frozen=True, tag="error", tag_field="type"):
-    """The line that a process writes instead of a run's events when it cannot start the run."""
+    """The line that a process writes instead of a run's events when it cannot start the
+    run.
+    """
 
     message: str = "it ended before it began"
 
@@ -70,7 +74,9 @@ class WorkflowRuns:
         self._background = BackgroundTasks()
 
     async def start(self, run: Run, words: Sequence[str], *, title: str, cwd: Path, prompt: str = "") -> End:
-        """Start `atomic` with these arguments and show the run that it starts, to its end."""
+        """Start `atomic` with these arguments and show the run that it starts, to its
+        end.
+        """
         child = _Child(words, cwd, prompt)
         # Before anything is awaited: from now on there is something to stop.
         run.interrupt = lambda: child.send(signal.SIGINT)
@@ -85,7 +91,9 @@ class WorkflowRuns:
             return await self._show(run, session, _all_events(first, child, session), lambda: end_group(child.pid))
 
     async def watch(self, run: Run, session: Session) -> End:
-        """Show a run of another process by its log, and follow it while that process works."""
+        """Show a run of another process by its log, and follow it while that process
+        works.
+        """
         run.start(RunKind.WORKFLOW, session.record.workflow, session=session.id)
         if not session.logs.events.is_file():
             return End(str(session.record.status), f"{session.id} has no log")
@@ -132,7 +140,10 @@ class WorkflowRuns:
         self._background.start(self._until_answered(mine, question.id, id, run))
 
     def _answer(self, session: Session, question: Question, answers: Answers | None) -> None:
-        """Pass the answer on. A dismissed question without a default pauses the run; a resume asks it again."""
+        """Pass the answer on.
+
+        A dismissed question without a default pauses the run; a resume asks it again.
+        """
         given = answers or (() if question.default is None else (question.default,))
         if not given:
             _ask_to_stop(session)
@@ -165,7 +176,10 @@ Positions = dict[str, tuple[int, int, int]]
 
 
 def _draw_workflow(project: str, workflow: str) -> tuple[tuple[str, ...], Positions] | None:
-    """Draw a workflow and return lines and positions. None if it is untrusted or has no graph."""
+    """Draw a workflow and return lines and positions.
+
+    None if it is untrusted or has no graph.
+    """
     definition = WorkflowCatalog(Path(project)).find(workflow) if os.path.isdir(project) else None
     if definition is None:
         return None
@@ -180,7 +194,10 @@ def _draw_workflow(project: str, workflow: str) -> tuple[tuple[str, ...], Positi
 
 
 def _node_positions(lines: tuple[str, ...], ids: list[str]) -> Positions:
-    """Return row, column and width of each node's name. A name that was cut has no position."""
+    """Return row, column and width of each node's name.
+
+    A name that was cut has no position.
+    """
     positions: Positions = {}
     for id in ids:
         name = id.rpartition("/")[2]
@@ -224,7 +241,8 @@ async def _end_owner(session: Session) -> None:
 
 
 async def _all_events(first: RunStarted, child: _Child, session: Session) -> AsyncGenerator[WorkflowEvent]:
-    """Yield the redacted events of a child from its pipe, and the rest from the log if the pipe ends early.
+    """Yield the redacted events of a child from its pipe, and the rest from the log if
+    the pipe ends early.
 
     The log is redacted, the pipe is not: this is the place where its events enter.
     """
@@ -253,19 +271,25 @@ def _decoded(lines: Iterable[Mapping[str, Any]]) -> Iterator[WorkflowEvent]:
 
 
 class _Child:
-    """An `atomic` process in a session of its own, which writes the events of a run to a pipe."""
+    """An `atomic` process in a session of its own, which writes the events of a run to
+    a pipe.
+    """
 
     def __init__(self, words: Sequence[str], cwd: Path, prompt: str) -> None:
         self._process = _start(words, cwd, prompt)
         self.pid = self._process.pid
-        # Reading pauses while this much waits. The run does not: it joins events until the pipe takes them.
+        # Reading pauses while this much waits. The run does not: it joins events until
+        # the pipe takes them.
         self._output = asyncio.StreamReader(limit=_MOST_UNREAD)
         self._transport: asyncio.ReadTransport | None = None
         self.events = self._read_events()
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[None]:
-        """Read its output inside this context. Leaving closes the pipe and does not end the process."""
+        """Read its output inside this context.
+
+        Leaving closes the pipe and does not end the process.
+        """
         loop = asyncio.get_running_loop()
         pipe = self._process.stdout
         assert pipe is not None
@@ -280,7 +304,9 @@ class _Child:
             watch.close()
 
     def _exited(self) -> None:
-        """Reap the process and end its output: a process that a workflow forked may hold the pipe open."""
+        """Reap the process and end its output: a process that a workflow forked may
+        hold the pipe open.
+        """
         self._process.poll()
         pipe = self._process.stdout
         if self._transport is None or self._transport.is_closing() or pipe is None:
@@ -295,7 +321,10 @@ class _Child:
             self._process.send_signal(number)
 
     async def first_event(self) -> RunStarted | _StartRefused:
-        """Return what came of the start. Raise NotStartedError if nothing did in time."""
+        """Return what came of the start.
+
+        Raise NotStartedError if nothing did in time.
+        """
         seconds = start_seconds()
         try:
             async with asyncio.timeout(seconds):
@@ -324,7 +353,10 @@ class _Child:
 
 
 def _start(words: Sequence[str], cwd: Path, prompt: str) -> subprocess.Popen[bytes]:
-    """Start the process. The prompt is in a file without a name: the process may outlive this one."""
+    """Start the process.
+
+    The prompt is in a file without a name: the process may outlive this one.
+    """
     arguments = [*words, "--", "-"] if prompt else words
     with tempfile.TemporaryFile() as given:
         given.write(prompt.encode("utf-8", "replace"))

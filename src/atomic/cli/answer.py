@@ -1,4 +1,6 @@
-"""`atomic answer ID [QUESTION] ANSWER`: answer a run's question from any terminal, also days later."""
+"""`atomic answer ID [QUESTION] ANSWER`: answer a run's question from any terminal, also
+days later.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,10 @@ def _resume(session: Session, flags: RunFlags, answers: Answers | None, *, as_js
 
 
 def _is_given_already(session: Session, words: Sequence[str]) -> bool:
-    """Return whether a closed question has this answer. Raises UsageError if it has another one."""
+    """Return whether a closed question has this answer.
+
+    Raises UsageError if it has another one.
+    """
     known = _answered_questions(session)
     if len(words) > 1:
         name = words[0]
@@ -81,7 +86,9 @@ def _is_given_already(session: Session, words: Sequence[str]) -> bool:
 
 
 def _answered_questions(session: Session) -> dict[str, tuple[OpenQuestion, Answer]]:
-    """Return the questions that have an answer in the journal or in the inbox, the newest last."""
+    """Return the questions that have an answer in the journal or in the inbox, the
+    newest last.
+    """
     if not session.journal_path.is_file():  # opening it would create one
         return {}
     journal = session.journal()
@@ -130,7 +137,10 @@ def _read(asked: OpenQuestion, text: str) -> Answer:
 
 
 async def _hand_over(session: Session, question: OpenQuestion, answer: Answer) -> bool:
-    """Give the answer to the run's owner; return False if the owner ended before it read the answer."""
+    """Give the answer to the run's owner.
+
+    Return False if the owner ended before it read the answer.
+    """
     session.leave_answer(question.id, answer)
     deadline = time.monotonic() + OWNER_SECONDS
     while time.monotonic() < deadline:
@@ -144,7 +154,9 @@ async def _hand_over(session: Session, question: OpenQuestion, answer: Answer) -
 
 
 def _report_saved(session: Session, arguments: Arguments) -> int:
-    """Print that the answer is saved, and which flags have no effect because the run does not continue here."""
+    """Print that the answer is saved, and which flags have no effect because the run
+    does not continue here.
+    """
     owner = session.record.owner
     next_step = f"atomic resume {session.id}"
     if owner is not None and session.is_owned:

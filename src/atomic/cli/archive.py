@@ -1,4 +1,6 @@
-"""`atomic sessions export` and `prune`: write a session to one archive, delete old sessions."""
+"""`atomic sessions export` and `prune`: write a session to one archive, delete old
+sessions.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def export_session(arguments: Arguments) -> int:
 
 
 def _write_archive(file: Path, session: Session, left_out: list[str]) -> None:
-    """Write the archive under a temporary name, and link it to its own when it is complete."""
+    """Write the archive under a temporary name, and link it to its own when it is
+    complete.
+    """
     with tempfile.NamedTemporaryFile(dir=file.absolute().parent, prefix=".atomic-", delete=False) as out:
         try:
             with tarfile.open(fileobj=out, mode="w:gz") as archive:
@@ -72,7 +76,10 @@ def _write_archive(file: Path, session: Session, left_out: list[str]) -> None:
 
 
 def _members(session: Session, left_out: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Return names and contents without secrets; `left_out` gets the files that cannot be cleaned."""
+    """Return names and contents without secrets.
+
+    `left_out` gets the files that cannot be cleaned.
+    """
     redactor = Redactor.of_environment()
 
     def clean(text: str) -> bytes:
@@ -101,10 +108,11 @@ def _members(session: Session, left_out: list[str]) -> Iterator[tuple[str, bytes
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Return the regular files of a session, without links, the journal's side files and the inbox.
+    """Return the regular files of a session, without links, the journal's side files
+    and the inbox.
 
-    Snapshots are left out: they are git folders with packed files of the project, in which
-    secrets cannot be found.
+    Snapshots are left out: they are git folders with packed files of the project, in
+    which secrets cannot be found.
     """
     for parent, folders, names in os.walk(folder):
         if parent == str(folder):
@@ -145,7 +153,10 @@ def _copy_journal(path: Path) -> bytes | None:
 
 
 def prune_sessions(arguments: Arguments) -> int:
-    """Show sessions by age or status and delete them if the user agrees; running ones are kept."""
+    """Show sessions by age or status and delete them if the user agrees.
+
+    Running ones are kept.
+    """
     older_than = arguments.value("--older-than")
     status = arguments.value("--status")
     if older_than is None and status is None:
@@ -184,7 +195,10 @@ def prune_sessions(arguments: Arguments) -> int:
 
 
 def _delete(store: SessionStore, id: str) -> bool:
-    """Delete a session's folder. Return False for a link, and for a run that was resumed since."""
+    """Delete a session's folder.
+
+    Return False for a link, and for a run that was resumed since.
+    """
     folder = store.place_of(id)
     if folder.is_symlink():
         tell(f"not deleted: {folder} is a link")

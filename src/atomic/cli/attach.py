@@ -1,4 +1,7 @@
-"""`atomic attach ID`: watch a run that another process owns. Leaving does not affect the run."""
+"""`atomic attach ID`: watch a run that another process owns.
+
+Leaving does not affect the run.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""`atomic completion SHELL` prints a script for a shell; the script calls `atomic complete` at every Tab.
+"""`atomic completion SHELL` prints a script for a shell.
 
-Tab works in untrusted repositories too: names are read as text, no code of a project runs, and
-a name with characters that a shell might interpret is not offered.
+The script calls `atomic complete` at every Tab.
+
+Tab works in untrusted repositories too: names are read as text, no code of a project
+runs, and a name with characters that a shell might interpret is not offered.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ def script_for(shell: str) -> str:
 
 
 def complete(words: Sequence[str]) -> int:
-    """Print a line for each completion of the last word. With no output the shell offers files."""
+    """Print a line for each completion of the last word.
+
+    With no output the shell offers files.
+    """
     *before, current = words or ("",)
     seen: set[str] = set()
     for name, text in _candidates(before, current):
@@ -84,7 +89,9 @@ def _describe_flags(flags: Iterable[Flag]) -> list[Candidate]:
 
 
 def _workflow_flags(verb: Verb, words: Sequence[str]) -> Iterable[Flag]:
-    """Return the flags of the workflow that a word names, directly or as the id of one of its runs."""
+    """Return the flags of the workflow that a word names, directly or as the id of one
+    of its runs.
+    """
     if verb.workflow is None:
         return ()
     from atomic.config import atomic_home, find_project
@@ -102,7 +109,9 @@ def _workflow_flags(verb: Verb, words: Sequence[str]) -> Iterable[Flag]:
 
 
 def _complete_flag(flags: Sequence[Flag], before: Sequence[str], current: str) -> list[Candidate]:
-    """Return the flags, or the values of the flag that precedes the current word or its `=`."""
+    """Return the flags, or the values of the flag that precedes the current word or its
+    `=`.
+    """
     by_name = {name: flag for flag in flags for name in flag.names if flag.value}
     name, equals, _ = current.partition("=")
     if equals and name in by_name:

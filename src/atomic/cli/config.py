@@ -1,4 +1,6 @@
-"""`atomic config`: print the settings in effect, and the file or variable that each comes from."""
+"""`atomic config`: print the settings in effect, and the file or variable that each
+comes from.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,8 @@ def _rows(layers: Sequence[Layer]) -> list[SettingRow]:
     redactor = Redactor.of_environment()
     for layer in layers:
         for key, value in _leaves(layer.values):
-            # A variable for an agent may be a secret key: its name decides, as in a log.
+            # A variable for an agent may be a secret key: its name decides, as in a
+            # log.
             shown = redactor.data({key[-1]: value})[redactor.text(key[-1])]
             name = ".".join(key)
             if layer.file is None:

@@ -1,7 +1,9 @@
-"""`atomic demo`: run a workflow with recorded agents in a new repository, for users without an agent.
+"""`atomic demo`: run a workflow with recorded agents in a new repository, for users
+without an agent.
 
-Only the agents are recorded: the run, the checks, the files and the commits are real. The
-user's configuration, entities and servers are not used, so the demo is the same for everyone.
+Only the agents are recorded: the run, the checks, the files and the commits are real.
+The user's configuration, entities and servers are not used, so the demo is the same for
+everyone.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ _COMMAND_SECONDS = 20.0
 
 
 def run_demo(arguments: Arguments) -> int:
-    """Run the demo of the first built-in workflow that has one, and return its exit code."""
+    """Run the demo of the first built-in workflow that has one, and return its exit
+    code.
+    """
     definition, demo = _first_demo()
     if shutil.which("git") is None:
         raise CliError("the demo needs git, which is not on PATH (install git, then try again)")
@@ -72,7 +76,9 @@ def _first_demo() -> tuple[WorkflowDefinition, Demo]:
 
 
 async def make_project(demo: Demo, folder: Path) -> None:
-    """Create the repository of the demo: the same commit on each machine, for any git configuration."""
+    """Create the repository of the demo: the same commit on each machine, for any git
+    configuration.
+    """
     for name, text in _files_of(demo).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
@@ -86,7 +92,9 @@ def _files_of(demo: Demo) -> Mapping[str, str]:
 
 
 def identity() -> dict[str, str]:
-    """Return git's variables for author and date, so that the commits have the same ids everywhere."""
+    """Return git's variables for author and date, so that the commits have the same ids
+    everywhere.
+    """
     people = ("AUTHOR", "COMMITTER")
     facts = {"NAME": AUTHOR, "EMAIL": ADDRESS, "DATE": DATE}
     return {f"GIT_{person}_{fact}": value for person in people for fact, value in facts.items()}

@@ -1,4 +1,6 @@
-"""`atomic doctor`: report the agents that work here, remedies for the others, and problems of this machine."""
+"""`atomic doctor`: report the agents that work here, remedies for the others, and
+problems of this machine.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,9 @@ async def _check_git() -> Check:
 
 
 def _check_config() -> tuple[Settings, list[Check]]:
-    """Return the settings, or the defaults if they are invalid, and a check for each file or problem."""
+    """Return the settings, or the defaults if they are invalid, and a check for each
+    file or problem.
+    """
     try:
         settings = load_settings()
         problems = list(settings.warnings)
@@ -144,7 +148,9 @@ def _check_home() -> Check:
 
 
 def _check_keys(settings: Settings) -> Check:
-    """List the names of the keys that agents get, and check that keys in a file are private."""
+    """List the names of the keys that agents get, and check that keys in a file are
+    private.
+    """
     file, _ = config_files()
     has_keys = any(is_secret(name) for provider in settings.providers.values() for name in provider.env)
     if has_keys and file.is_file() and file.stat().st_mode & 0o077:

@@ -1,4 +1,6 @@
-"""`atomic entities`: the commands, skills and agents of every tool, and the files that define them."""
+"""`atomic entities`: the commands, skills and agents of every tool, and the files that
+define them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def list_entities(arguments: Arguments) -> int:
 
 
 def show_entity(arguments: Arguments) -> int:
-    """Print the entity of a name, once for each kind that has it, expanded with the given arguments."""
+    """Print the entity of a name, once for each kind that has it, expanded with the
+    given arguments.
+    """
     name, *rest = arguments.words
     name = name.lstrip("/@")
     text = " ".join(rest)

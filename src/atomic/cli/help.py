@@ -38,7 +38,10 @@ def top_help() -> str:
 
 
 def verb_help(verb: Verb, flags: Sequence[Flag] = ()) -> str:
-    """Return the help of a verb or a group of verbs; `flags` include the flags of its workflow."""
+    """Return the help of a verb or a group of verbs.
+
+    `flags` include the flags of its workflow.
+    """
     lines = [f"atomic {verb.path}: {verb.summary}", "", "usage:"]
     if verb.verbs:
         lines += _columns([(one.usage, one.summary) for one in verb.verbs.values()])

@@ -1,4 +1,6 @@
-"""`atomic init`: create a project's `.atomic/` with a configuration and an example workflow."""
+"""`atomic init`: create a project's `.atomic/` with a configuration and an example
+workflow.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def _write_config(file: Path) -> bool:
 
 
 def _write_example(project: Path, folder: Path) -> bool:
-    """Write the example, unless it exists, and return whether it can run without a new approval."""
+    """Write the example, unless it exists, and return whether it can run without a new
+    approval.
+    """
     from atomic.loading import trust
     from atomic.loading.new_workflow import write_workflow
 

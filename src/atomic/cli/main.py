@@ -19,9 +19,12 @@ _STARTS_AGENTS = ("answer", "chat", "resume", "run")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run `atomic` with these words, by default the process's own, and return its exit code."""
+    """Run `atomic` with these words, by default the process's own, and return its exit
+    code.
+    """
     fill_gaps()
-    # Processes inherit it: no core dump, with secrets in it, is left in a project's folder.
+    # Processes inherit it: no core dump, with secrets in it, is left in a project's
+    # folder.
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
     given = sys.argv[1:] if words is None else list(words)
@@ -43,7 +46,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _wants_events(words: list[str]) -> bool:
-    """Return whether a program reads the events of a run; it gets errors as JSON, usage errors too."""
+    """Return whether a program reads the events of a run.
+
+    It gets errors as JSON, usage errors too.
+    """
     flags = words[: words.index("--")] if "--" in words else words
     return words[:1] in (["run"], ["resume"], ["answer"]) and "--json" in flags
 
@@ -54,7 +60,8 @@ def _run(words: list[str]) -> int:
 
         return complete(words[1:])
     has_screen = os.isatty(STDIN) and os.isatty(STDOUT)
-    # Verbs have no blank in their names. On a screen the user can still edit such a prompt.
+    # Verbs have no blank in their names. On a screen the user can still edit such a
+    # prompt.
     is_prompt = has_screen and bool(words) and any(map(str.isspace, words[0]))
     if words and not words[0].startswith("-") and not is_prompt:
         if words[0] in _STARTS_AGENTS:
@@ -118,7 +125,9 @@ def _run_verb(words: list[str]) -> int:
 
 
 def _find_verb(words: list[str]) -> tuple[Verb, list[str]]:
-    """Return the verb at the start of a command line, and the rest. Raise UsageError with the nearest name.
+    """Return the verb at the start of a command line, and the rest.
+
+    Raise UsageError with the nearest name.
 
     A group of verbs is returned itself if its help is wanted, else its default verb.
     """
@@ -171,7 +180,9 @@ def _run_turn(arguments: Arguments) -> int:
 
 
 def _prepare() -> None:
-    """Make signals end the process with their exit code, and keep logs off the terminal."""
+    """Make signals end the process with their exit code, and keep logs off the
+    terminal.
+    """
     import atexit
     import gc
     import logging

@@ -1,4 +1,7 @@
-"""`atomic mcp`: list the MCP servers of every tool's configuration. It starts none, and prints no secret."""
+"""`atomic mcp`: list the MCP servers of every tool's configuration.
+
+It starts none, and prints no secret.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Write to standard output and error from a thread, so that a slow reader blocks nothing else.
+"""Write to standard output and error from a thread, so that a slow reader blocks
+nothing else.
 
-With writes in the event loop, a full pipe (`| less`) would also block the agent's streams and
-the handling of Ctrl+C.
+With writes in the event loop, a full pipe (`| less`) would also block the agent's
+streams and the handling of Ctrl+C.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from atomic.cli.streams import STDERR, STDOUT, message, write
 
 
 class Output:
-    """Writes texts in order. `failure` is the error of standard output, except a closed pipe."""
+    """Writes texts in order.
+
+    `failure` is the error of standard output, except a closed pipe.
+    """
 
     def __init__(self, stdout: int = STDOUT) -> None:
         self._stdout = stdout
@@ -24,7 +28,8 @@ class Output:
         self._queue: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._drained: asyncio.Future[None] = self._loop.create_future()
-        # A daemon: the second Ctrl+C does not wait for a reader that has stopped reading.
+        # A daemon: the second Ctrl+C does not wait for a reader that has stopped
+        # reading.
         threading.Thread(target=self._work, name="output", daemon=True).start()
 
     @property

@@ -78,7 +78,8 @@ class ParallelHost(Host):
     async def _subagent(self, index: int, models: ModelFinder, settings: Settings) -> SubagentRequest:
         task = self._tasks[index]
         model = self._request.model or await models.find(self._prompts[index]) or settings.model
-        # "inherit" is the agent's default, not a model of the file that this agent does not have.
+        # "inherit" is the agent's default, not a model of the file that this agent does
+        # not have.
         return SubagentRequest(task.agent, task.task, id=f"{task.agent}-{index + 1}", model=model or "inherit")
 
     def _interrupt(self) -> None:

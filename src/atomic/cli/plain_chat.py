@@ -1,8 +1,9 @@
-"""The conversation as lines, each printed once: for screen readers, dumb terminals and pipes.
+"""The conversation as lines, each printed once: for screen readers, dumb terminals and
+pipes.
 
-A question or a choice is a numbered list, and the next typed line answers it. A line that is
-typed while the agent works is sent when the agent is done. At the end of standard input the
-lines that are left also answer questions.
+A question or a choice is a numbered list, and the next typed line answers it. A line
+that is typed while the agent works is sent when the agent is done. At the end of
+standard input the lines that are left also answer questions.
 """
 
 from __future__ import annotations
@@ -124,7 +125,10 @@ class PlainTalk:
         self._answer_with_typed_lines()
 
     def interrupt(self) -> None:
-        """Handle Ctrl+C: stop the running turn. Leave if nothing runs, or at the second Ctrl+C."""
+        """Handle Ctrl+C: stop the running turn.
+
+        Leave if nothing runs, or at the second Ctrl+C.
+        """
         foreground = [run for run, kind in self._active.items() if kind is not RunKind.WORKFLOW] or [*self._active]
         if not foreground or self._was_interrupted:
             self.end(ExitCode.SIGNALLED + signal.SIGINT)
@@ -171,7 +175,10 @@ class PlainTalk:
         self._ask()
 
     def _answer_with_typed_lines(self) -> None:
-        """Answer questions with typed lines, once no other line can come. A command cancels a choice."""
+        """Answer questions with typed lines, once no other line can come.
+
+        A command cancels a choice.
+        """
         if not self._has_all_input:
             return
         while self._waiting and self._typed:
@@ -220,7 +227,10 @@ class PlainTalk:
             self._history.show(event)
 
     def _continue(self) -> None:
-        """Send the next typed line, or leave if there are no more. Open questions then stay open."""
+        """Send the next typed line, or leave if there are no more.
+
+        Open questions then stay open.
+        """
         if self._has_picked or (self._active and not (self._waiting and self._has_all_input)):
             return
         self._was_interrupted = False
@@ -355,7 +365,10 @@ class _Printer:
 
 
 def split_paragraphs(text: str) -> tuple[list[str], str]:
-    """Return the finished paragraphs and the rest; a fenced block is part of one paragraph."""
+    """Return the finished paragraphs and the rest.
+
+    A fenced block is part of one paragraph.
+    """
     paragraphs: list[str] = []
     start = 0
     position = 0
@@ -395,7 +408,10 @@ def pick_lines(asked: PickOpened) -> list[str]:
 
 
 def answers_of(question: Question, line: str) -> tuple[str, ...] | None:
-    """Return the answers of a line: options by number, the typed text, or the default; None without an answer."""
+    """Return the answers of a line: options by number, the typed text, or the default.
+
+    None without an answer.
+    """
     text = line.strip()
     if not text:
         return None if question.default is None else (question.default,)

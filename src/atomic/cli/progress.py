@@ -1,6 +1,8 @@
-"""Show a run: as JSON lines, as plain lines in a pipe, or as lines above a live block in a terminal.
+"""Show a run: as JSON lines, as plain lines in a pipe, or as lines above a live block
+in a terminal.
 
-Control characters in the text of agents and workflows are made visible, so they cannot move the cursor.
+Control characters in the text of agents and workflows are made visible, so they cannot
+move the cursor.
 """
 
 from __future__ import annotations
@@ -181,7 +183,9 @@ class Progress:
         return f", {self.tokens:,} tokens" if self.tokens else ""
 
     def block(self, columns: int) -> list[str]:
-        """Return the rows of the live block: the running steps, then time, tasks and cost."""
+        """Return the rows of the live block: the running steps, then time, tasks and
+        cost.
+        """
         now = time.time()
         rows = [self._row(started, now) for started in self.running.values()]
         if len(rows) > MOST_ROWS:
@@ -198,7 +202,10 @@ class Progress:
 
 
 class PlainView:
-    """Prints lines to standard output; warnings and an unsuccessful end go to standard error."""
+    """Prints lines to standard output.
+
+    Warnings and an unsuccessful end go to standard error.
+    """
 
     def __init__(self, out: Output) -> None:
         self._out = out
@@ -354,14 +361,18 @@ def _action(event: AgentEvent) -> str:
 
 
 def _speaker(event: AgentActivity) -> str:
-    """Return the node, or the role if the node is one of several items, whose numbers mean nothing to users."""
+    """Return the node, or the role if the node is one of several items, whose numbers
+    mean nothing to users.
+    """
     is_item = without_items(event.node) != event.node
     who = event.role if is_item and event.role else event.node
     return f"{who}, task {event.task}" if event.task else who
 
 
 def limit_line(event: LimitReached) -> str:
-    """Return the line for a reached limit: of the agent, or a cap that the user has set."""
+    """Return the line for a reached limit: of the agent, or a cap that the user has
+    set.
+    """
     if event.kind == "provider":
         if event.reset_at is None:
             return "the agent's usage limit is reached"

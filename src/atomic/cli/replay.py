@@ -1,7 +1,8 @@
-"""`atomic replay FILE`: play a recording of agents, call by call, and make their changes to files again.
+"""`atomic replay FILE`: play a recording of agents, call by call, and make their
+changes to files again.
 
-To run a workflow with recorded agents, use `--agent replay:FILE`, which matches calls by role
-and content. This verb plays the file from its first call to its last.
+To run a workflow with recorded agents, use `--agent replay:FILE`, which matches calls
+by role and content. This verb plays the file from its first call to its last.
 """
 
 from __future__ import annotations
@@ -94,7 +95,10 @@ class _Player:
         return ExitCode.FAILED
 
     async def _make_changes(self, call: RecordedCall) -> str:
-        """Change the files as the call did; return why that failed, or an empty text."""
+        """Change the files as the call did.
+
+        Return why that failed, or an empty text.
+        """
         if not self._makes_changes:
             return ""
         try:
@@ -105,7 +109,9 @@ class _Player:
 
 
 class _TextCall:
-    """Shows a call as text: role, agent and prompt, the answer as it arrives, and the changed files."""
+    """Shows a call as text: role, agent and prompt, the answer as it arrives, and the
+    changed files.
+    """
 
     def __init__(self, out: Output, number: int, call: RecordedCall) -> None:
         self._out = out
@@ -133,7 +139,9 @@ class _TextCall:
 
 
 class _JsonCall:
-    """Prints each event of a call as a JSON line, with the number and the role of the call."""
+    """Prints each event of a call as a JSON line, with the number and the role of the
+    call.
+    """
 
     def __init__(self, out: Output, number: int, call: RecordedCall) -> None:
         self._out = out

@@ -49,7 +49,10 @@ def require_session(id: str) -> Session:
 
 
 def session_of(arguments: Arguments) -> Session:
-    """Return the session that a command names; reading its workflow's flags may have found it already."""
+    """Return the session that a command names.
+
+    Reading its workflow's flags may have found it already.
+    """
     found = arguments.subject
     return found if isinstance(found, Session) else require_session(arguments.words[0])
 
@@ -72,7 +75,10 @@ async def resume_run(
     *,
     workflow: str | None = None,
 ) -> WorkflowRun:
-    """Resume a run. `workflow` is the name that the user gave. Raises AtomicError before anything changes."""
+    """Resume a run. `workflow` is the name that the user gave.
+
+    Raises AtomicError before anything changes.
+    """
     believe_journal(session)
     record = session.record
     if record.is_conversation:
@@ -133,7 +139,9 @@ def _check_flags(flags: RunFlags, definition: WorkflowDefinition) -> None:
 
 
 def _definition_of(session: Session, catalog: WorkflowCatalog) -> WorkflowDefinition:
-    """Return the workflow that the run was started with, even if another one has its name now."""
+    """Return the workflow that the run was started with, even if another one has its
+    name now.
+    """
     record = session.record
     if not record.workflow_source:  # an older version did not save it
         return catalog.definition(record.workflow)
@@ -154,7 +162,9 @@ def _project_of(session: Session, flags: RunFlags) -> Project:
 
 
 def _trusted_at_start(session: Session) -> str | None:
-    """Return the hash of the project's code if it differs from the trusted start only by the run's own changes."""
+    """Return the hash of the project's code if it differs from the trusted start only
+    by the run's own changes.
+    """
     started = session.record.trust
     if not started:
         return None

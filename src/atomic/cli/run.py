@@ -36,10 +36,11 @@ def run_command(arguments: Arguments) -> int:
 
 
 def _check_prompt(name: str, words: Sequence[str], *, asks: bool) -> None:
-    """Print a warning if a flag of the run or of its workflow is in the prompt, where it is not set.
+    """Print a warning if a flag of the run or of its workflow is in the prompt, where
+    it is not set.
 
-    A run without the intended cap or dry run costs money, so a user at a terminal must confirm it.
-    Raises UsageError if the user does not.
+    A run without the intended cap or dry run costs money, so a user at a terminal must
+    confirm it. Raises UsageError if the user does not.
     """
     if not any(is_flag(word) for word in words):
         return
@@ -54,7 +55,10 @@ def _check_prompt(name: str, words: Sequence[str], *, asks: bool) -> None:
 
 
 async def start_run(name: str, prompt: str, resume: str | None, flags: RunFlags, person: Person | None) -> WorkflowRun:
-    """Start a workflow, or resume a run of it. Raises AtomicError before there is a session."""
+    """Start a workflow, or resume a run of it.
+
+    Raises AtomicError before there is a session.
+    """
     if resume is not None:
         if prompt:
             raise UsageError(f"a resumed run already has its prompt: atomic run {name} --resume {resume}")
@@ -77,7 +81,9 @@ async def start_run(name: str, prompt: str, resume: str | None, flags: RunFlags,
 
 
 def workflow_finder(words: Sequence[str]) -> Find:
-    """Return a function that finds a workflow by name: in the project of a resumed run, else here."""
+    """Return a function that finds a workflow by name: in the project of a resumed run,
+    else here.
+    """
     catalog = _catalog_of_resumed(words) or WorkflowCatalog()
 
     def find(word: str) -> Found | None:

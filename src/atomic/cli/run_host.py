@@ -1,4 +1,6 @@
-"""Read the flags of a run, show its events and handle signals, for all verbs that run a workflow."""
+"""Read the flags of a run, show its events and handle signals, for all verbs that run a
+workflow.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ def read_flags(arguments: Arguments) -> RunFlags:
 
 
 def _by_role(arguments: Arguments, flag: str) -> dict[str, str]:
-    """Read `X` for all roles and `ROLE=X` for one. A name may contain `=` after a slash or a colon."""
+    """Read `X` for all roles and `ROLE=X` for one.
+
+    A name may contain `=` after a slash or a colon.
+    """
     chosen: dict[str, str] = {}
     for value in arguments.values(flag):
         role, equals, name = value.partition("=")
@@ -87,7 +92,10 @@ def _caps(arguments: Arguments) -> dict[str, float]:
 
 
 class RemoteUser:
-    """The user of another process, such as the screen. The run reads the answers from its inbox."""
+    """The user of another process, such as the screen.
+
+    The run reads the answers from its inbox.
+    """
 
     async def ask(self, question: Question) -> None:
         """Wait until the run has read the answer and cancels this."""
@@ -98,7 +106,10 @@ Start = Callable[["Person | None"], Awaitable[WorkflowRun]]
 
 
 def host_run(start: Start, *, as_json: bool) -> int:
-    """Show a run until it ends, and return its exit code. Errors are shown, not raised."""
+    """Show a run until it ends, and return its exit code.
+
+    Errors are shown, not raised.
+    """
     return signals.run(lambda stop: RunHost(stop, as_json=as_json).run(start))
 
 

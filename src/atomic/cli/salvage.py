@@ -1,4 +1,6 @@
-"""`atomic salvage ID [PATH...]`: restore the user's uncommitted files as they were before a run changed them."""
+"""`atomic salvage ID [PATH...]`: restore the user's uncommitted files as they were
+before a run changed them.
+"""
 
 from __future__ import annotations
 
@@ -86,9 +88,9 @@ def _choose_files(
 ) -> dict[str, UsersFile | None]:
     """Return the named files, by default all files that the run has touched.
 
-    None is the value of a file that is now the project's own; it can be named if it has other
-    `versions`. `touched` is None if a turn was cut off, so that every file may be touched.
-    Raise UsageError for a path that was not an uncommitted file of the user.
+    None is the value of a file that is now the project's own; it can be named if it has
+    other `versions`. `touched` is None if a turn was cut off, so that every file may be
+    touched. Raise UsageError for a path that was not an uncommitted file of the user.
     """
     if not paths:
         return {path: file for path, file in users.files.items() if touched is None or path in touched}
@@ -119,7 +121,10 @@ class _Salvage:
         self._may_stage = True
 
     def run(self) -> bool | None:
-        """Restore the file. Return True if it was restored, False if not, None if it is unchanged."""
+        """Restore the file.
+
+        Return True if it was restored, False if not, None if it is unchanged.
+        """
         now = content_of(self._target)
         if now == self.file.content:
             return self._report_commit()
@@ -164,7 +169,10 @@ class _Salvage:
         return ""
 
     def _report_commit(self) -> bool | None:
-        """Print how to remove the file from a commit that contains it; return None if none does."""
+        """Print how to remove the file from a commit that contains it.
+
+        Return None if none does.
+        """
         trouble = self._trouble
         if trouble is None or trouble.kind != "committed":
             return None
@@ -175,9 +183,12 @@ class _Salvage:
         return True
 
     async def stage(self, repository: Repository, now: Entry | None, *, is_users: bool) -> bool | None:
-        """Stage the file as it was staged. Return True if done, False if not, None if nothing is to do.
+        """Stage the file as it was staged.
 
-        `now` is its current entry in the index; `is_users` if no turn of the run has left that.
+        Return True if done, False if not, None if nothing is to do.
+
+        `now` is its current entry in the index; `is_users` if no turn of the run has
+        left that.
         """
         file = self.file
         if not self._may_stage or not file.is_staged or now == file.staged:
@@ -198,7 +209,10 @@ class _Salvage:
 
 
 def _write_version(root: Path, path: str, version: Version, store: Store) -> bool | None:
-    """Write content that was replaced during the run next to its file; None if a file there has it."""
+    """Write content that was replaced during the run next to its file.
+
+    None if a file there has it.
+    """
     name = one_line(shown(path))
     time = strftime("%H:%M:%S", localtime(version.seen))
     if not _is_inside(root, root / path):
@@ -222,7 +236,9 @@ def _is_inside(root: Path, path: Path) -> bool:
 
 
 def _free_name(path: Path, suffix: str, content: str = "") -> Path:
-    """Return the first numbered name next to a file that is free or already has this content."""
+    """Return the first numbered name next to a file that is free or already has this
+    content.
+    """
     short = os.fsdecode(os.fsencode(path.name)[:240])  # a name has at most 255 bytes
     number = 1
     while True:
@@ -233,7 +249,10 @@ def _free_name(path: Path, suffix: str, content: str = "") -> Path:
 
 
 async def _restore_index(root: Path, files: Sequence[_Salvage], facts: Mapping[str, Any]) -> list[bool | None]:
-    """Restore entries that the index has lost. Later changes of the user need a confirmation."""
+    """Restore entries that the index has lost.
+
+    Later changes of the user need a confirmation.
+    """
     repository = find_repository(root)
     if repository is None:
         return []

@@ -144,7 +144,8 @@ def _facts(session: Session, history: History, columns: int) -> str:
 
 
 def _with_remedy(session: Session, command: str) -> str:
-    """Return the command with the flag that lifts the limit at which the run stopped, such as `--max-cost`.
+    """Return the command with the flag that lifts the limit at which the run stopped,
+    such as `--max-cost`.
 
     The last event of the log has it.
     """
@@ -181,7 +182,9 @@ def _drawing(history: History, columns: int) -> str:
 
 
 def _marks(steps: Iterable[tuple[str, StepLook]]) -> dict[str, str]:
-    """Return a mark for each name, in order of the first step: the status, and the number of steps."""
+    """Return a mark for each name, in order of the first step: the status, and the
+    number of steps.
+    """
     statuses: dict[str, dict[str, str]] = {}  # the last one of each node
     counts: Counter[str] = Counter()
     for name, step in steps:
@@ -195,7 +198,10 @@ def _marks(steps: Iterable[tuple[str, StepLook]]) -> dict[str, str]:
 
 
 def _steps_by_node(history: History, graph: CompiledGraph[Any]) -> Iterator[tuple[str, StepLook]]:
-    """Return each step with its node in the drawing. A map or a task loop runs a node once per item."""
+    """Return each step with its node in the drawing.
+
+    A map or a task loop runs a node once per item.
+    """
     ids = set(graph.node_ids)
     patterns = {id: re.compile("/".join(rf"{re.escape(part)}(\[.*\])?" for part in id.split("/"))) for id in ids}
     for step in history.steps:
@@ -204,7 +210,10 @@ def _steps_by_node(history: History, graph: CompiledGraph[Any]) -> Iterator[tupl
 
 
 def _load_graph(record: SessionRecord) -> CompiledGraph[Any] | None:
-    """Return the graph of the run's workflow; None if it cannot be loaded or is not trusted."""
+    """Return the graph of the run's workflow.
+
+    None if it cannot be loaded or is not trusted.
+    """
     from atomic.loading.catalog import WorkflowCatalog
     from atomic.workflows.errors import UntrustedError, WorkflowLoadError
 

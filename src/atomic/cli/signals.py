@@ -1,6 +1,7 @@
 """Handle Ctrl+C, SIGTERM and SIGHUP.
 
-The first signal asks the current work to stop. Ctrl+C twice within a second ends the process at once.
+The first signal asks the current work to stop. Ctrl+C twice within a second ends the
+process at once.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from typing import Any
 from atomic.base.errors import ExitCode
 
 TWICE_SECONDS = 1.0
-# A wrapper that passes Ctrl+C on delivers two signals for one keypress. No user is that quick.
+# A wrapper that passes Ctrl+C on delivers two signals for one keypress. No user is that
+# quick.
 ONE_KEYPRESS_SECONDS = 0.05
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def raise_on_signals() -> None:
-    """Raise KeyboardInterrupt with the number of the signal, until there is an event loop."""
+    """Raise KeyboardInterrupt with the number of the signal, until there is an event
+    loop.
+    """
     for number in _handled():
         signal.signal(number, _raise)
 
@@ -38,7 +42,10 @@ def _handled() -> list[signal.Signals]:
 
 
 class Stop:
-    """The first signal that arrived. `act` is called for each; at first it cancels the work."""
+    """The first signal that arrived.
+
+    `act` is called for each; at first it cancels the work.
+    """
 
     def __init__(self, act: Callable[[], object]) -> None:
         self.number: int | None = None
@@ -63,7 +70,10 @@ class Stop:
 
 
 def run(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
-    """Run the work and return its exit code; a signal that it does not handle cancels it."""
+    """Run the work and return its exit code.
+
+    A signal that it does not handle cancels it.
+    """
 
     async def main() -> int:
         task = asyncio.current_task()
@@ -82,12 +92,15 @@ def run(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
             for number in _handled():
                 loop.remove_signal_handler(number)
                 signal.signal(number, _exit)
-            # Python restores the default handlers before it ends: a late second Ctrl+C would become the exit code.
+            # Python restores the default handlers before it ends: a late second Ctrl+C
+            # would become the exit code.
             atexit.register(signal.pthread_sigmask, signal.SIG_BLOCK, _SIGNALS)
 
     return asyncio.run(main())
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
-    """End at once: the work is done, and a traceback from Python's shutdown would only confuse."""
+    """End at once: the work is done, and a traceback from Python's shutdown would only
+    confuse.
+    """
     os._exit(ExitCode.SIGNALLED + number)

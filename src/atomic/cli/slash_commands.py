@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 
 def run_prompt(request: TurnRequest, prompt: Prompt) -> int:
-    """Run the command or the agents that the prompt names, else one turn, and return the exit code."""
+    """Run the command or the agents that the prompt names, else one turn, and return
+    the exit code.
+    """
     return signals.run(lambda stop: _PromptHost(request, prompt, stop).run())
 
 
@@ -62,7 +64,8 @@ class _PromptHost(Host):
             return await TurnHost(self._request, self._stop, self._project).run()
         if context.exit_code is not None:
             return context.exit_code
-        # The text may come from untrusted files, and may reach a terminal through a pipe.
+        # The text may come from untrusted files, and may reach a terminal through a
+        # pipe.
         self._report.end(TurnEnded(EndReason.DONE, harmless("\n".join(context.shown))), None, "")
         return ExitCode.DONE
 
@@ -71,7 +74,10 @@ class _PromptHost(Host):
 
 
 class HeadlessContext(LimitedContext):
-    """`atomic -p` as a host of commands. `exit_code` comes from a turn or run, if there was one."""
+    """`atomic -p` as a host of commands.
+
+    `exit_code` comes from a turn or run, if there was one.
+    """
 
     name = "atomic -p"
     reason = "it is one turn without a screen"

@@ -14,7 +14,9 @@ STDERR = 2
 
 
 def fill_gaps() -> None:
-    """Open closed standard streams, or the next opened file would get the number of one of them."""
+    """Open closed standard streams, or the next opened file would get the number of one
+    of them.
+    """
     for number in (STDIN, STDOUT, STDERR):
         try:
             os.fstat(number)
@@ -23,7 +25,8 @@ def fill_gaps() -> None:
 
 
 def claim_stdout() -> int:
-    """Return a private copy of standard output, and send all other output to standard error.
+    """Return a private copy of standard output, and send all other output to standard
+    error.
 
     A program that reads our JSON must not find output of a workflow's code in it.
     """
@@ -47,7 +50,9 @@ def message(text: str) -> str:
 
 
 def screen_width() -> int | None:
-    """Return the columns of the terminal at standard output, or None without a terminal."""
+    """Return the columns of the terminal at standard output, or None without a
+    terminal.
+    """
     if not os.isatty(STDOUT):
         return None
     try:
@@ -73,7 +78,10 @@ def put(text: str) -> None:
 
 
 def put_table(rows: Iterable[Sequence[str]], *, empty: str = "") -> None:
-    """Print rows in aligned columns, cut at the width of the terminal; `empty` without rows."""
+    """Print rows in aligned columns, cut at the width of the terminal.
+
+    `empty` without rows.
+    """
     from atomic.base.text import table
 
     lines = table(([one_line(cell) for cell in row] for row in rows), screen_width())

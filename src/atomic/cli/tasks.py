@@ -1,4 +1,6 @@
-"""`atomic tasks`: show a task list, print the next task, check it, convert a feature list."""
+"""`atomic tasks`: show a task list, print the next task, check it, convert a feature
+list.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def show_tasks(arguments: Arguments) -> int:
 
 
 def next_task(arguments: Arguments) -> int:
-    """Print the task that can start now, or why none can. Return 5 if tasks are left that cannot start."""
+    """Print the task that can start now, or why none can.
+
+    Return 5 if tasks are left that cannot start.
+    """
     tasks = _read(arguments.words[0])
     ready = tasks.ready()
     is_done = all(task.status.is_done for task in tasks.tasks)
@@ -69,7 +74,9 @@ def check_tasks(arguments: Arguments) -> int:
 
 
 def convert_tasks(arguments: Arguments) -> int:
-    """Print a feature list or a task list in the strict form, or write it to a new file."""
+    """Print a feature list or a task list in the strict form, or write it to a new
+    file.
+    """
     file = arguments.words[0]
     target = arguments.value("--to")
     tasks = _read(file)

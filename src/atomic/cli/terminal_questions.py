@@ -17,9 +17,11 @@ class WrongAnswerError(ValueError):
 
 
 class Asker:
-    """Gets answers from the user, without a terminal from the defaults of the questions.
+    """Gets answers from the user, without a terminal from the defaults of the
+    questions.
 
-    If a question has no default either, it becomes `unanswered` and `give_up` is called.
+    If a question has no default either, it becomes `unanswered` and `give_up` is
+    called.
     """
 
     def __init__(self, out: Output, give_up: Callable[[], object]) -> None:
@@ -98,7 +100,10 @@ def read_answer(question: Question, line: str) -> list[str]:
 
 
 def _are_several(text: str, labels: Sequence[str]) -> bool:
-    """Return whether a text lists several options by label or number. Other text with commas is one answer."""
+    """Return whether a text lists several options by label or number.
+
+    Other text with commas is one answer.
+    """
     known = {label.casefold() for label in labels}
     if text.casefold() in known:  # a label may contain a comma
         return False

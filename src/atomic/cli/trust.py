@@ -1,4 +1,6 @@
-"""`atomic trust`: show the code that a project can run and its changes, approve it, or withdraw the approval."""
+"""`atomic trust`: show the code that a project can run and its changes, approve it, or
+withdraw the approval.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,8 @@ def _description(snapshot: Snapshot, *, max_lines: int | None = None) -> Iterato
         if command is None:
             yield from _diff(one, max_lines)
         elif not _is_short(command):
-            # Every character, also of an approved check: its end matters as much as its beginning.
+            # Every character, also of an approved check: its end matters as much as its
+            # beginning.
             yield ""
             yield f"check {one.sha256[:12]} from {visible(one.path)}:"
             for line in command.strip("\n").split("\n"):

@@ -59,7 +59,8 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 def read_prompt(words: Sequence[str]) -> Prompt:
-    """Return the typed words, with standard input if it is not a terminal or the last word is `-`.
+    """Return the typed words, with standard input if it is not a terminal or the last
+    word is `-`.
 
     Raise UsageError if both are empty.
     """
@@ -105,7 +106,10 @@ def run_turn(request: TurnRequest) -> int:
 
 
 class Host(ABC):
-    """Runs `atomic -p` and reports the answer, an error or a signal. `_turn` does the work."""
+    """Runs `atomic -p` and reports the answer, an error or a signal.
+
+    `_turn` does the work.
+    """
 
     def __init__(self, request: TurnRequest, stop: Stop, project: Project | None = None) -> None:
         self._request = request
@@ -155,7 +159,9 @@ class Host(ABC):
         return settings
 
     async def _mcp(self, provider: AgentProvider) -> SessionMcp:
-        """Return the MCP servers that the user's configuration adds, and print a notice for a broken one."""
+        """Return the MCP servers that the user's configuration adds, and print a notice
+        for a broken one.
+        """
         trusted = self._project.is_trusted()
         found = await self._project.configured_servers(trusted=trusted).for_provider(provider)
         for notice in found.notices:
@@ -169,7 +175,10 @@ class Host(ABC):
         return self._stop.exit_code if ended.reason is EndReason.INTERRUPTED else _EXIT_CODES[ended.reason]
 
     def _unanswered_message(self) -> str:
-        """Return the message for a question without an answer; empty if there is no such question."""
+        """Return the message for a question without an answer.
+
+        Empty if there is no such question.
+        """
         if self._asker.unanswered is None:
             return ""
         question = self._asker.unanswered.text
@@ -201,7 +210,8 @@ class TurnHost(Host):
             self._stop.act = lambda: None  # nothing is left to stop; closing has its own time limit
             if self._interrupting is not None:
                 await self._interrupting
-        # Reported after closing, so that a reader of the end need not wait for anything.
+        # Reported after closing, so that a reader of the end need not wait for
+        # anything.
         return self._end(ended, await self._why(ended, provider))
 
     def _options(self, settings: Settings) -> SessionOptions:
@@ -235,7 +245,10 @@ class TurnHost(Host):
             self._interrupting = asyncio.create_task(self._session.interrupt())
 
     async def _why(self, ended: TurnEnded, provider: AgentProvider) -> str:
-        """Return the message about the end, with a remedy; empty for a turn that is done."""
+        """Return the message about the end, with a remedy.
+
+        Empty for a turn that is done.
+        """
         if self._asker.unanswered is not None:
             return self._unanswered_message()
         if ended.reason is EndReason.DONE:
@@ -250,7 +263,10 @@ class TurnHost(Host):
 
 
 def recordable(file: str) -> str:
-    """Return the full path of a recording. Raise UsageError before the turn if it is not writable."""
+    """Return the full path of a recording.
+
+    Raise UsageError before the turn if it is not writable.
+    """
     path = os.path.abspath(file)
     is_new = not os.path.exists(path)
     is_possible = is_new or os.path.isfile(path)

@@ -117,7 +117,10 @@ class TextReport:
         self._out.put(self._stream.piece(text) if self._on_screen else text)
 
     def _note(self, line: str) -> None:
-        """Print a line on standard error; on one screen with the answer it starts a new line."""
+        """Print a line on standard error.
+
+        On one screen with the answer it starts a new line.
+        """
         if self._on_screen and self._is_watched:
             self._end_line()
         self._out.show(line)

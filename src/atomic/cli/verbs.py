@@ -45,10 +45,11 @@ _KIND = Flag("--kind", value="KIND", choices=("command", "skill", "agent"), help
 class Verb:
     """A command with a name: a function to run, or a group of verbs with a default.
 
-    `words` are its arguments as `--help` shows them: `NAME`, `[NAME]` if it is optional,
-    `NAME...` if there can be several. `run` names its function as `module:function` of this
-    package, so that `--help` and `--version` import none of them. `workflow` finds the workflow
-    that an argument names; the verb also takes the flags of that workflow.
+    `words` are its arguments as `--help` shows them: `NAME`, `[NAME]` if it is
+    optional, `NAME...` if there can be several. `run` names its function as
+    `module:function` of this package, so that `--help` and `--version` import none of
+    them. `workflow` finds the workflow that an argument names; the verb also takes the
+    flags of that workflow.
     """
 
     def __init__(

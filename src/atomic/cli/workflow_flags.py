@@ -1,4 +1,7 @@
-"""Read the flags that a workflow's `default_config` defines. No code of the workflow's file runs."""
+"""Read the flags that a workflow's `default_config` defines.
+
+No code of the workflow's file runs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ _LARGEST = 2**63  # what session.json can hold
 
 
 class Found(NamedTuple):
-    """The workflow that a word of the command line means, and the session if the word is its id."""
+    """The workflow that a word of the command line means, and the session if the word
+    is its id.
+    """
 
     definition: WorkflowDefinition
     session: Session | None = None
@@ -77,7 +82,10 @@ def _number(name: str, text: str) -> float:
 
 
 def read_line(verb: Verb, words: Sequence[str]) -> Arguments:
-    """Read the command line of a verb that names a workflow; flags may precede the name. Raises UsageError."""
+    """Read the command line of a verb that names a workflow.
+
+    Flags may precede the name. Raises UsageError.
+    """
     try:
         arguments = parse(words, verb.flags, mixed=True, leading=verb.leading)
     except UsageError:
@@ -91,7 +99,9 @@ def read_line(verb: Verb, words: Sequence[str]) -> Arguments:
 
 
 def _with_its_flags(verb: Verb, words: Sequence[str]) -> Arguments | None:
-    """Parse the command line with the flags of its workflow; None if it names no workflow.
+    """Parse the command line with the flags of its workflow.
+
+    None if it names no workflow.
 
     Which word is the name depends on the flags before it, and these on the name. So try
     each word, and take the first one that turns out to be the name. Raises UsageError.

@@ -1,7 +1,8 @@
-"""Read names and flags of workflows from the text of their files, for completion in a shell.
+"""Read names and flags of workflows from the text of their files, for completion in a
+shell.
 
-Names are found with patterns and `atomic.workflows` is not imported: both would take too long
-for a Tab. No code of a file runs.
+Names are found with patterns and `atomic.workflows` is not imported: both would take
+too long for a Tab. No code of a file runs.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class BuiltinWorkflow(WrittenWorkflow):
 
 
 def written_workflows(project: Path | None, home: Path) -> Iterator[list[WrittenWorkflow]]:
-    """Yield the workflows of the project, of the user, and built-in ones; earlier ones take precedence."""
+    """Yield the workflows of the project, of the user, and built-in ones.
+
+    Earlier ones take precedence.
+    """
     from atomic.config import ralph_flags
 
     for folder in (None if project is None else project / ".atomic", home):

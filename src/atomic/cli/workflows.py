@@ -1,4 +1,7 @@
-"""`atomic workflows`: list, show, check, draw and create workflows. Only `check` and `graph` run their files."""
+"""`atomic workflows`: list, show, check, draw and create workflows.
+
+Only `check` and `graph` run their files.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Slash commands: parse, registry, hints and built-ins. A command sees only its `CommandContext`."""
+"""Slash commands: parse, registry, hints and built-ins.
+
+A command sees only its `CommandContext`.
+"""
 
 from atomic.commands.builtin import builtin_commands
 from atomic.commands.context import (

@@ -54,7 +54,10 @@ class SessionSummary(msgspec.Struct, frozen=True):
 
 
 class CommandContext(Protocol):
-    """A host of commands. Its methods raise AtomicError, and UnsupportedError if the host cannot do it."""
+    """A host of commands.
+
+    Its methods raise AtomicError, and UnsupportedError if the host cannot do it.
+    """
 
     @property
     def commands(self) -> CommandRegistry:
@@ -85,9 +88,12 @@ class CommandContext(Protocol):
         """Run sub-agents at the same time, wait for all, and show the answer of each."""
 
     async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
-        """Run a workflow and wait for it; one without a graph gives its prompt to the conversation.
+        """Run a workflow and wait for it.
 
-        `arguments` are flags and the prompt; `attached` follows the prompt, and nothing in it is a flag.
+        One without a graph gives its prompt to the conversation.
+
+        `arguments` are flags and the prompt; `attached` follows the prompt, and nothing
+        in it is a flag.
         """
 
     async def new_conversation(self) -> None:
@@ -97,7 +103,10 @@ class CommandContext(Protocol):
         """Summarise the context; the transcript stays."""
 
     async def models(self, provider: str | None, *, refresh: bool = False) -> Sequence[ModelInfo]:
-        """Return the models of a provider, by default of the current one; `refresh` asks it again."""
+        """Return the models of a provider, by default of the current one.
+
+        `refresh` asks it again.
+        """
         ...
 
     async def pick_model(self) -> None:
@@ -127,7 +136,9 @@ class CommandContext(Protocol):
         ...
 
     async def mcp_tools(self) -> Sequence[McpAnswer]:
-        """List the tools of the servers that may be used: enabled ones, and a project's only if it is trusted."""
+        """List the tools of the servers that may be used: enabled ones, and a project's
+        only if it is trusted.
+        """
         ...
 
     async def set_mcp_server(self, name: str, enabled: bool) -> None:
@@ -145,7 +156,10 @@ class CommandContext(Protocol):
 
 
 class LimitedContext:
-    """A host that refuses everything; real hosts override the methods that they support."""
+    """A host that refuses everything.
+
+    Real hosts override the methods that they support.
+    """
 
     name = "This host"
     reason = ""  # the reason in all refusals

@@ -9,10 +9,12 @@ _NO_TASK = "No task was given: follow your instructions."
 
 
 async def dispatch(text: str, context: CommandContext, *, attached: str = "") -> bool:
-    """Run the slash command or the agents that a text names; False if it names none and is for the agent.
+    """Run the slash command or the agents that a text names.
 
-    `attached` is further text (standard input). It was not typed, so it cannot name agents.
-    Raise CommandNotFoundError with the nearest name.
+    False if it names none and is for the agent.
+
+    `attached` is further text (standard input). It was not typed, so it cannot name
+    agents. Raise CommandNotFoundError with the nearest name.
     """
     call = parse(text)
     if call is not None:
@@ -36,5 +38,8 @@ async def call_agents(text: str, context: CommandContext, *, attached: str = "")
 
 
 def agent_task(agent: str, task: str) -> AgentTask:
-    """Return a task for an agent; without words the agent follows its own instructions."""
+    """Return a task for an agent.
+
+    Without words the agent follows its own instructions.
+    """
     return AgentTask(agent, task or _NO_TASK)

@@ -35,7 +35,9 @@ def entity_commands(entities: EntityRegistry) -> list[Command]:
 
 
 def entity_command(entity: Entity, entities: EntityRegistry) -> Command:
-    """Return the command that runs an entity: an agent as a sub-agent, others as a turn of the conversation."""
+    """Return the command that runs an entity: an agent as a sub-agent, others as a turn
+    of the conversation.
+    """
     kind = Category(entity.kind)
 
     async def run(call: CommandCall, context: CommandContext) -> None:
@@ -63,12 +65,17 @@ def entity_command(entity: Entity, entities: EntityRegistry) -> Command:
 
 
 def agent_prompt(entity: Entity, task: str) -> TurnPrompt:
-    """Return a task as one turn of an agent, for a host without sub-agents or with only one."""
+    """Return a task as one turn of an agent, for a host without sub-agents or with only
+    one.
+    """
     return _prompt(entity, task, system_prompt=entity.prompt)
 
 
 def _turn(entity: Entity, agent: Entity | None, text: str, agents: Sequence[AgentSpec]) -> TurnPrompt:
-    """Return the turn of an entity. Its own options win over its agent's; an undefined agent is the tool's own."""
+    """Return the turn of an entity.
+
+    Its own options win over its agent's; an undefined agent is the tool's own.
+    """
     if agent is None:
         return _prompt(entity, text, agents=agents)
     who = _prompt(agent, text, system_prompt=agent.prompt, agents=agents)
@@ -80,14 +87,20 @@ def _turn(entity: Entity, agent: Entity | None, text: str, agents: Sequence[Agen
 
 
 def named_agents(entity: Entity, entities: EntityRegistry) -> tuple[AgentSpec, ...]:
-    """Return the agents that a file names as `name` or @name; its reader can call them."""
+    """Return the agents that a file names as `name` or @name.
+
+    Its reader can call them.
+    """
     words = {match[1] or match[2] for match in _NAMED.finditer(entity.prompt)}
     found = {agent.name: agent for word in sorted(words) if (agent := entities.find(Category.AGENT, word))}
     return tuple(_spec(agent) for agent in found.values())
 
 
 def _spec(agent: Entity) -> AgentSpec:
-    """Return the agent for a provider. Providers take allowed tools only, so denied tools are subtracted from all."""
+    """Return the agent for a provider.
+
+    Providers take allowed tools only, so denied tools are subtracted from all.
+    """
     allowed = KNOWN_TOOLS if agent.tools is None and agent.denied_tools else agent.tools
     tools = None if allowed is None else [tool for tool in allowed if tool not in agent.denied_tools]
     return AgentSpec(

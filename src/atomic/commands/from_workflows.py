@@ -1,4 +1,7 @@
-"""Make commands from workflows, and parse their flags. Nothing here runs code of workflow files."""
+"""Make commands from workflows, and parse their flags.
+
+Nothing here runs code of workflow files.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,8 @@ def workflow_command(definition: WorkflowDefinition) -> Command:
 def _hint(written: str, flags: Iterable[Flag]) -> str:
     """Return the author's hint with the flags that it does not name.
 
-    Flags are typed before the prompt, but the prompt must be seen first: a long hint is cut at the end.
+    Flags are typed before the prompt, but the prompt must be seen first: a long hint is
+    cut at the end.
     """
     named = set(_FLAG.findall(written))
     more = ", ".join(flag.usage for flag in flags if flag.name not in named)
@@ -57,7 +61,10 @@ def _hint(written: str, flags: Iterable[Flag]) -> str:
 
 
 class WorkflowCall:
-    """The flags and the prompt of a call; `prompt` is as it was typed, with its quotes and line breaks."""
+    """The flags and the prompt of a call.
+
+    `prompt` is as it was typed, with its quotes and line breaks.
+    """
 
     def __init__(self, definition: WorkflowDefinition, typed: str) -> None:
         """Raise UsageError for a flag that neither a run nor the workflow has."""

@@ -1,4 +1,5 @@
-"""Hints next to the prompt while the user types: pure functions of text, cursor and "dismissed".
+"""Hints next to the prompt while the user types: pure functions of text, cursor and
+"dismissed".
 
 Nothing is kept between two keys, so nothing can disagree with the text.
 """
@@ -34,7 +35,10 @@ class Hint(msgspec.Struct, frozen=True):
 
 
 def hint_state(text: str, cursor: int, dismissed: bool, registry: CommandRegistry) -> Hint:
-    """Return what to show for a text. `dismissed`: Esc was pressed, and nothing typed since."""
+    """Return what to show for a text.
+
+    `dismissed`: Esc was pressed, and nothing typed since.
+    """
     typed = text.lstrip()
     if dismissed or cursor != len(text) or not typed.startswith("/"):
         return Hint()

@@ -1,4 +1,7 @@
-"""Parse the typed text: a slash command, or agents with their tasks. Pure; it knows no command."""
+"""Parse the typed text: a slash command, or agents with their tasks.
+
+Pure; it knows no command.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
-# A path (`/home/me/x`), a comment (`/* x */`) and `//x` are text. Any other name may belong to a file.
+# A path (`/home/me/x`), a comment (`/* x */`) and `//x` are text. Any other name may
+# belong to a file.
 _CALL = re.compile(r"\s*/([^\s/*\x00-\x1f\x7f-\x9f][^\s/\x00-\x1f\x7f-\x9f]*)(?:\s+(.*))?", re.DOTALL)
 _MENTION = re.compile(r"(?<!\S)@(\S+)")
 _PART = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|\\.|[^ \t\r\n]""", re.DOTALL)
@@ -17,7 +21,10 @@ _PUNCTUATION = ",:;"
 
 
 class CommandCall(msgspec.Struct, frozen=True):
-    """A command's name in lower case and the text after it; `attached` was not typed."""
+    """A command's name in lower case and the text after it.
+
+    `attached` was not typed.
+    """
 
     name: str
     args: str = ""
@@ -50,7 +57,10 @@ def parse(text: str) -> CommandCall | None:
 
 
 def split_words(text: str) -> list[Word]:
-    """Split a text into words as a shell does; an unclosed quote is an ordinary character."""
+    """Split a text into words as a shell does.
+
+    An unclosed quote is an ordinary character.
+    """
     return [Word(_PART.sub(_unquoted, match[0]), match.start()) for match in _WORD.finditer(text)]
 
 
@@ -69,10 +79,12 @@ def is_callable(name: str) -> bool:
 
 
 def parse_mentions(text: str, is_agent: Callable[[str], bool]) -> list[Mention]:
-    """Return the agents of `@name text @other text` in order; none unless the text begins with one.
+    """Return the agents of `@name text @other text` in order.
 
-    A word after `@` that names no agent is text: a file, or part of an address. Agents side by side share the
-    text that follows them.
+    None unless the text begins with one.
+
+    A word after `@` that names no agent is text: a file, or part of an address. Agents
+    side by side share the text that follows them.
     """
     found: list[tuple[re.Match[str], str]] = []
     for match in _MENTION.finditer(text):

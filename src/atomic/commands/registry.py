@@ -1,7 +1,8 @@
 """Find a slash command by its name, and list commands that begin with the typed text.
 
-Names are compared without case. Registering a name that is taken is an error. `CommandRegistry.of` is lenient: it joins
-the files of every tool, and keeps a command that loses its name as hidden by the winner.
+Names are compared without case. Registering a name that is taken is an error.
+`CommandRegistry.of` is lenient: it joins the files of every tool, and keeps a command
+that loses its name as hidden by the winner.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Category(StrEnum):
     AGENT = "agent"
 
 
-# Of two with the same name the first wins; lists show the user's own before built-in commands.
+# Of two with the same name the first wins; lists show the user's own before built-in
+# commands.
 _PRECEDENCE = {name: place for place, name in enumerate(Category)}
 _LISTED = {name: place for place, name in enumerate((*list(Category)[1:], Category.BUILTIN))}
 
@@ -76,7 +78,10 @@ class CommandRegistry:
 
     @classmethod
     def of(cls, commands: Iterable[Command]) -> CommandRegistry:
-        """Return a registry of all: built-in beats workflow, skill, command and agent; `shadowed` has the losers."""
+        """Return a registry of all: built-in beats workflow, skill, command and agent.
+
+        `shadowed` has the losers.
+        """
         registry = cls()
         by_rank: dict[Category, list[Command]] = {category: [] for category in _PRECEDENCE}
         for command in commands:
@@ -86,7 +91,10 @@ class CommandRegistry:
         return registry
 
     def register(self, command: Command) -> None:
-        """Add a command. Raise CommandClashError, without a change, if its name or an alias is taken."""
+        """Add a command.
+
+        Raise CommandClashError, without a change, if its name or an alias is taken.
+        """
         _category(command)
         for word in (command.name, *command.aliases):
             if (owner := self._by_word.get(_fold(word))) is not None:
@@ -108,7 +116,10 @@ class CommandRegistry:
         return self._by_word.get(_fold(name))
 
     def require(self, name: str) -> Command:
-        """Return the command of that name or alias. Raise CommandNotFoundError with the nearest name."""
+        """Return the command of that name or alias.
+
+        Raise CommandNotFoundError with the nearest name.
+        """
         command = self.get(name)
         if command is None:
             shown = (word for command in self.all() if not command.hidden for word in (command.name, *command.aliases))
@@ -116,7 +127,9 @@ class CommandRegistry:
         return command
 
     def search(self, text: str) -> list[Command]:
-        """Return visible commands whose name or alias begins so: the exact one first, then by category and name."""
+        """Return visible commands whose name or alias begins so: the exact one first,
+        then by category and name.
+        """
         wanted = _fold(text)
         found = [
             command
@@ -129,7 +142,9 @@ class CommandRegistry:
         return [exact, *(command for command in found if command is not exact)]
 
     def all(self) -> list[Command]:
-        """Return all commands, also hidden ones: workflows, skills, commands, agents, built-in; each by name."""
+        """Return all commands, also hidden ones: workflows, skills, commands, agents,
+        built-in; each by name.
+        """
         return [command for command, _ in self._in_order()]
 
     def shadowed(self) -> Sequence[Shadowed]:
@@ -138,7 +153,10 @@ class CommandRegistry:
         return [Shadowed(word, command, winner) for word, command, winner in losers if winner is not None]
 
     def _add_group(self, group: Iterable[Command]) -> None:
-        """Add commands of one kind; names first, so that no alias takes the name of another."""
+        """Add commands of one kind.
+
+        Names first, so that no alias takes the name of another.
+        """
         winners: list[Command] = []
         for command in group:
             if self.get(command.name) is None:

@@ -1,7 +1,9 @@
-"""Settings. Flags override the environment, the project's file and then the user's file.
+"""Settings. Flags override the environment, the project's file and then the user's
+file.
 
-A project may be untrusted. Its file may set only the keys of `schema.BY_PROJECT`, and only
-values that spend and skip no more than the user allows. Every other key is a warning.
+A project may be untrusted. Its file may set only the keys of `schema.BY_PROJECT`, and
+only values that spend and skip no more than the user allows. Every other key is a
+warning.
 
 Start with `loader`.
 """

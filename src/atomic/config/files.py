@@ -31,7 +31,10 @@ class ConfigFile:
         self._lines: dict[Key, int] | None = None
 
     def line_of(self, key: Key) -> int:
-        """Return the line of a key; for a key of an inline table, the line of the table."""
+        """Return the line of a key.
+
+        For a key of an inline table, the line of the table.
+        """
         if self._lines is None:
             self._lines = key_lines(self._text)
         while key and key not in self._lines:
@@ -62,7 +65,9 @@ def read_file(path: Path) -> ConfigFile:
 
 
 def _split_message(message: str, *, last: int) -> tuple[int, str]:
-    """Return line and reason of an error of tomllib, which ends with "(at line 3, column 7)"."""
+    """Return line and reason of an error of tomllib, which ends with "(at line 3,
+    column 7)".
+    """
     reason, _, place = message.rpartition(" (at ")
     number = place.removeprefix("line ").partition(",")[0]
     return (int(number) if number.isdigit() else last), reason

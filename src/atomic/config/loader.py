@@ -23,7 +23,9 @@ Table = dict[str, Any]
 
 
 class Layer:
-    """The settings of one origin: the user's file, the project's file, or the environment."""
+    """The settings of one origin: the user's file, the project's file, or the
+    environment.
+    """
 
     def __init__(self, origin: str, values: Table, file: ConfigFile | None = None) -> None:
         self.origin = origin
@@ -44,7 +46,10 @@ def load_settings(project: Path | None = None, home: Path | None = None) -> Sett
 
 
 def read_layers(project: Path | None = None, home: Path | None = None) -> tuple[list[Layer], list[str]]:
-    """Return the layers, the strongest last, and warnings of ignored keys. Raise ConfigError."""
+    """Return the layers, the strongest last, and warnings of ignored keys.
+
+    Raise ConfigError.
+    """
     user_file, project_file = config_files(project, home)
     layers: list[Layer] = []
     warnings: list[str] = []
@@ -105,7 +110,10 @@ class _Reader:
         return taken
 
     def read_within(self, user: Table) -> Table:
-        """Return the settings of a project's file, limited by the user's. Raise ConfigError."""
+        """Return the settings of a project's file, limited by the user's.
+
+        Raise ConfigError.
+        """
         taken = self._table(self._file.data, SHAPE, (), BY_PROJECT)
         self._limit_agent(taken, user)
         self._limit_caps(taken, user)
@@ -115,7 +123,9 @@ class _Reader:
         return taken
 
     def _limit_agent(self, taken: Table, user: Table) -> None:
-        """Remove an agent that the user does not have, such as a recording of the project."""
+        """Remove an agent that the user does not have, such as a recording of the
+        project.
+        """
         name = taken.get("agent")
         own = [f"acp:{acp}" for acp in user.get("acp", {})]
         if name is not None and name not in (*_AGENTS, *own):
@@ -133,9 +143,11 @@ class _Reader:
                 self._warn(("caps", name), "is ignored: a project may not set it higher than you do")
 
     def _limit_workflows(self, tables: Mapping[str, Table], users: Mapping[str, Table]) -> Table:
-        """Return the project's tables: its checks follow the user's, its numbers may only be lower.
+        """Return the project's tables: its checks follow the user's, its numbers may
+        only be lower.
 
-        Names of workflows have no case, so the tables get the names of the user's tables.
+        Names of workflows have no case, so the tables get the names of the user's
+        tables.
         """
         limited: dict[str, Table] = {}
         for written, table in tables.items():
@@ -200,7 +212,10 @@ class _Reader:
         self._warn(path, f"is ignored: there is no such key{_hint(path, known)}")
 
     def _warn_of_ralph(self, tables: Mapping[str, Table]) -> None:
-        """Warn of keys that the built-in Ralph does not have. The user may have another workflow of that name."""
+        """Warn of keys that the built-in Ralph does not have.
+
+        The user may have another workflow of that name.
+        """
         for written, table in tables.items():
             if written.casefold() != NAME:
                 continue
@@ -235,14 +250,20 @@ def _below(shape: Shape | None, name: str) -> Shape | None:
 
 
 def _as_list(commands: Any) -> list[Any]:
-    """Return the user's checks, which may be one command; errors are reported where they are used."""
+    """Return the user's checks, which may be one command.
+
+    Errors are reported where they are used.
+    """
     if commands is None:
         return []
     return cast("list[Any]", commands) if isinstance(commands, list) else [commands]
 
 
 def _lowers(key: str, value: Any, before: Any) -> bool:
-    """Return whether a project's number is at most the user's. 0 is refused: it lifts a limit or skips reviews."""
+    """Return whether a project's number is at most the user's.
+
+    0 is refused: it lifts a limit or skips reviews.
+    """
     numbers = [number for number in (value, before) if isinstance(number, int) and not isinstance(number, bool)]
     if len(numbers) < 2 or value < 1:
         return False
@@ -259,14 +280,20 @@ def _shown(value: Any) -> str:
 
 
 def _resolve_programs(settings: Table, folder: Path) -> None:
-    """Make paths of programs absolute, relative to the file. The current folder may be a stranger's."""
+    """Make paths of programs absolute, relative to the file.
+
+    The current folder may be a stranger's.
+    """
     for provider in cast("dict[str, Table]", settings.get("providers", {})).values():
         if "path" in provider:
             provider["path"] = str(folder / Path(provider["path"]).expanduser())
 
 
 def _merge(below: Table, above: Table) -> None:
-    """Merge one table into another. Inner tables are copied, because a later merge may change them."""
+    """Merge one table into another.
+
+    Inner tables are copied, because a later merge may change them.
+    """
     for name, value in above.items():
         if isinstance(value, dict):
             inner = below[name] = {**below[name]} if isinstance(below.get(name), dict) else {}

@@ -25,7 +25,8 @@ class NoCurrentFolderError(AtomicError):
 
 
 def config_files(project: Path | None = None, home: Path | None = None) -> tuple[Path, Path | None]:
-    """Return the configuration files of the user and of the project, which may not exist.
+    """Return the configuration files of the user and of the project, which may not
+    exist.
 
     In the home folder there is no project's file.
     """
@@ -80,7 +81,8 @@ def is_ours(status: os.stat_result) -> bool:
 
 
 def find_project(start: Path | None = None) -> Path | None:
-    """Return the project of a folder: the nearest parent with a repository or `.atomic`.
+    """Return the project of a folder: the nearest parent with a repository or
+    `.atomic`.
 
     Without one it is the folder itself. The home folder, the root and folders of other
     users are never found that way. Returns None if the current folder was deleted.

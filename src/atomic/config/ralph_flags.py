@@ -1,4 +1,5 @@
-"""The names and flags of Ralph, for the workflow, its help, its hint and shell completion.
+"""The names and flags of Ralph, for the workflow, its help, its hint and shell
+completion.
 
 They are here and not in `ralph`, because settings need them, and completion must not
 import workflows.

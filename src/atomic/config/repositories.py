@@ -1,8 +1,8 @@
 """Find the root of a git repository without running git.
 
 A `.git` that git ignores (an empty folder, a file that leads nowhere) must not end a
-search. Git, and agents that ask it, continue upwards and find files that Atomic would have
-missed.
+search. Git, and agents that ask it, continue upwards and find files that Atomic would
+have missed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _EXTENSIONS = (
 
 
 def git_folder(root: Path) -> Path | None:
-    """Return the git folder (with HEAD, objects and refs) of a root; None if it is not a root.
+    """Return the git folder (with HEAD, objects and refs) of a root.
+
+    None if it is not a root.
 
     `.git` is that folder, or in a linked worktree or submodule a file that names it.
     """
@@ -71,8 +73,8 @@ def main_checkout(folder: Path) -> Path | None:
 def up_to_repository(folder: Path) -> Iterator[Path]:
     """Yield a folder and its parents, up to the root of its repository.
 
-    If it is not certain that git accepts a `.git`, the search continues up to `/`: an agent
-    whose git fails may look there.
+    If it is not certain that git accepts a `.git`, the search continues up to `/`: an
+    agent whose git fails may look there.
     """
     in_doubt = False
     for parent in (folder, *folder.parents):
@@ -86,7 +88,9 @@ def up_to_repository(folder: Path) -> Iterator[Path]:
 
 
 def _is_doubtful(git_dir: Path, root: Path) -> bool:
-    """Return whether git might refuse the repository or use another root, by owner or settings."""
+    """Return whether git might refuse the repository or use another root, by owner or
+    settings.
+    """
     try:
         owners = {os.stat(path).st_uid for path in (root, git_dir)}
     except OSError:

@@ -28,7 +28,10 @@ Shape: TypeAlias = "Key | Each | Mapping[str, Shape]"
 
 
 def read_duration(value: Any) -> float:
-    """Return the seconds of a duration such as "90s", "30m", "6h" or "1h30m". Raise ValueError."""
+    """Return the seconds of a duration such as "90s", "30m", "6h" or "1h30m".
+
+    Raise ValueError.
+    """
     import re
 
     match = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", _text(value).strip(), re.ASCII)
@@ -129,7 +132,8 @@ RALPH_NUMBERS: Mapping[str, int] = {
     key: DEFAULTS[key] for key in ("max_iterations", "workers", "reviewers", "review_rounds")
 }
 
-# Everything that a project may set, within limits of `loader`. Only the user may set other keys.
+# Everything that a project may set, within limits of `loader`. Only the user may set
+# other keys.
 BY_PROJECT: Mapping[str, Shape] = {
     "agent": SHAPE["agent"],
     "theme": SHAPE["theme"],
@@ -142,7 +146,8 @@ BY_PROJECT: Mapping[str, Shape] = {
     ),
 }
 
-# Defaults that a project may not exceed if the user sets nothing. Planners have the shorter turns.
+# Defaults that a project may not exceed if the user sets nothing. Planners have the
+# shorter turns.
 CAP_DEFAULTS: Mapping[str, float] = {"turn_limit": 1800.0, "grace": 120.0}
 
 # Parts of unknown keys that a project would use for things that it may never decide.

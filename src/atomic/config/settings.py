@@ -37,19 +37,26 @@ class AcpSettings(msgspec.Struct, frozen=True):
 
 
 class EnvSettings(msgspec.Struct, frozen=True):
-    """`[env]`: variables that agents get although they look like secrets or name a repository."""
+    """`[env]`: variables that agents get although they look like secrets or name a
+    repository.
+    """
 
     pass_: Sequence[str] = msgspec.field(default=(), name="pass")
 
 
 class CheckSettings(msgspec.Struct, frozen=True):
-    """`[checks]`: variables that checks get although they look like secrets or name a repository."""
+    """`[checks]`: variables that checks get although they look like secrets or name a
+    repository.
+    """
 
     env: Sequence[str] = ()
 
 
 class CapSettings(msgspec.Struct, frozen=True):
-    """`[caps]`: limits of a run and its turns, with times in seconds. None is the default."""
+    """`[caps]`: limits of a run and its turns, with times in seconds.
+
+    None is the default.
+    """
 
     max_cost: float | None = None  # dollars
     max_tokens: int | None = None

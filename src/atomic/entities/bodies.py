@@ -56,7 +56,10 @@ def _read_and_close(file: int, path: str, limit: int) -> tuple[bytes, os.stat_re
 
 
 def _decode(data: bytes, *, is_complete: bool) -> str:
-    """Decode UTF-8; a head may end inside a character. Raises FormatError, with the line."""
+    """Decode UTF-8; a head may end inside a character.
+
+    Raises FormatError, with the line.
+    """
     try:
         text = codecs.utf_8_decode(data, "strict", is_complete)[0]
     except UnicodeDecodeError as error:
@@ -92,7 +95,9 @@ class FileBody:
         return split(text).body.strip() if self.has_front_matter else text
 
     def base_directory(self) -> str | None:
-        """Return the folder of a skill that has more files than its `SKILL.md`, else None."""
+        """Return the folder of a skill that has more files than its `SKILL.md`, else
+        None.
+        """
         if not self.is_skill:
             return None
         folder = os.path.dirname(self.path)

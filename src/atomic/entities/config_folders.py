@@ -54,7 +54,8 @@ class ConfigPlace(msgspec.Struct, frozen=True):
 
 AnyPlace = Place | ConfigPlace
 
-# Below the folder of each provider. OpenCode and Copilot read nested skills, Claude does not.
+# Below the folder of each provider. OpenCode and Copilot read nested skills, Claude
+# does not.
 _CLAUDE = (
     ("commands", _COMMAND, Pattern.TREE),
     ("skills", _SKILL, Pattern.SKILLS),

@@ -1,7 +1,8 @@
 """Walk the folders of entities and parse their files; later only files that changed.
 
-The walk ends whatever a repository contains: depth and number of entries are limited, links
-back to an outer folder are found, and a file that cannot be read becomes a diagnostic.
+The walk ends whatever a repository contains: depth and number of entries are limited,
+links back to an outer folder are found, and a file that cannot be read becomes a
+diagnostic.
 """
 
 from __future__ import annotations

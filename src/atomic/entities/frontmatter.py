@@ -1,9 +1,11 @@
-"""Read the front matter of a Markdown file: the block of `key: value` lines at its start.
+"""Read the front matter of a Markdown file: the block of `key: value` lines at its
+start.
 
-Scalars stay text: the meaning of `on` or `1.0` depends on the field. An argument hint is
-always its source text, because `[file]` is not meant as a list. One real file in twelve is
-not valid YAML, often because of a colon in a description. Then `_read_literally` takes each
-`key: value` at the margin as a field, with the indented lines below it.
+Scalars stay text: the meaning of `on` or `1.0` depends on the field. An argument hint
+is always its source text, because `[file]` is not meant as a list. One real file in
+twelve is not valid YAML, often because of a colon in a description. Then
+`_read_literally` takes each `key: value` at the margin as a field, with the indented
+lines below it.
 """
 
 from __future__ import annotations
@@ -64,7 +66,10 @@ def split(text: str) -> Split:
 
 
 def read(block: str) -> Fields:
-    """Return the fields of a block. Raises FormatError, with the line, above a limit."""
+    """Return the fields of a block.
+
+    Raises FormatError, with the line, above a limit.
+    """
     # Importing YAML takes longer than reading hundreds of files.
     from atomic.entities.yaml_events import NotYamlError, read_yaml
 

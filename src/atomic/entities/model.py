@@ -33,7 +33,10 @@ class EntityKind(StrEnum):
 
 
 class Provider(StrEnum):
-    """The owner of a format and its folders; at the same location the first one wins."""
+    """The owner of a format and its folders.
+
+    At the same location the first one wins.
+    """
 
     ATOMIC = "atomic"
     CLAUDE = "claude"
@@ -57,7 +60,10 @@ Rank = tuple[int, int, bool, str]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where an entity is defined. Of two definitions of a name the lower `rank` wins."""
+    """Where an entity is defined.
+
+    Of two definitions of a name the lower `rank` wins.
+    """
 
     provider: Provider = Provider.ATOMIC
     location: Location = Location.PROJECT

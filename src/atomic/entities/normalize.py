@@ -92,7 +92,10 @@ def normal_tools(value: Value | None) -> Tools:
 
 
 def normal_names(value: Value | None) -> list[str]:
-    """Read a field that only lists names, like `disallowedTools`; of a mapping its keys."""
+    """Read a field that only lists names, like `disallowedTools`.
+
+    Of a mapping its keys.
+    """
     if value is None or (isinstance(value, str) and value.strip().lower() in _NONE):
         return []
     names = split_names(value) if isinstance(value, str) else [item for item in value if isinstance(item, str)]
@@ -102,8 +105,8 @@ def normal_names(value: Value | None) -> list[str]:
 def denied_by_permission(value: Value | None) -> list[str]:
     """Return the tools that OpenCode's `permission` denies.
 
-    `ask` and rules for single commands or files deny nothing. `edit` stands for all changes
-    of files, a plain `deny` for everything.
+    `ask` and rules for single commands or files deny nothing. `edit` stands for all
+    changes of files, a plain `deny` for everything.
     """
     if isinstance(value, str):
         return list(KNOWN_TOOLS) if _denies(value) else []
@@ -158,7 +161,10 @@ def _split(names: str, separators: str) -> list[str]:
 
 
 def _from_names(names: list[str]) -> Tools:
-    """Read names; `!bash` and `-bash` are denied. Only denied names: allow all others."""
+    """Read names; `!bash` and `-bash` are denied.
+
+    Only denied names: allow all others.
+    """
     excluded = [name[1:] for name in names if name[:1] in ("!", "-")]
     included = [name for name in names if name[:1] not in ("!", "-")]
     denied = _distinct_tools(excluded)

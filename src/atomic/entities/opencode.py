@@ -1,7 +1,7 @@
 """Parse OpenCode's Markdown files and its `opencode.json[c]` into entities. Pure.
 
-In JSON `{file:…}` stands for the text of a file; the caller passes the function that reads
-it. `{env:…}` is not replaced: a prompt must not reveal the environment.
+In JSON `{file:…}` stands for the text of a file; the caller passes the function that
+reads it. `{env:…}` is not replaced: a prompt must not reveal the environment.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Joined(msgspec.Struct, frozen=True):
     parts: tuple[str | Body, ...]
 
     def read(self) -> str:
-        """Return the whole prompt; the texts of files are not searched for references."""
+        """Return the whole prompt.
+
+        The texts of files are not searched for references.
+        """
         return "".join(part if isinstance(part, str) else part.read() for part in self.parts).strip()
 
     def base_directory(self) -> str | None:
@@ -49,7 +52,10 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 def parse(document: Document) -> Entity | None:
-    """Return the entity in a Markdown file; None if it is disabled. Raises FormatError."""
+    """Return the entity in a Markdown file; None if it is disabled.
+
+    Raises FormatError.
+    """
     head = read_head(document)
     return None if _is_disabled(head.fields) else make_from_head(document, head, (".md",))
 

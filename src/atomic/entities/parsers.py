@@ -1,8 +1,8 @@
 """Parse Markdown files of Atomic, Claude Code and Copilot into entities. Pure.
 
-Claude's agents list `tools` and `disallowedTools`, its commands and skills `allowed-tools`.
-Atomic uses the same fields. Copilot's commands are `x.prompt.md`, its agents `x.agent.md` or
-`x.md`; its tools come in sets like `search`.
+Claude's agents list `tools` and `disallowedTools`, its commands and skills
+`allowed-tools`. Atomic uses the same fields. Copilot's commands are `x.prompt.md`, its
+agents `x.agent.md` or `x.md`; its tools come in sets like `search`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,9 @@ def clean(value: str) -> str:
 
 
 def _name_from_path(document: Document, suffixes: Iterable[str]) -> str:
-    """Return a skill's folder, a command's folders and file as `a:b`, or an agent's file."""
+    """Return a skill's folder, a command's folders and file as `a:b`, or an agent's
+    file.
+    """
     if document.kind is EntityKind.SKILL:
         return document.relative.rpartition("/")[0].rpartition("/")[2]
     stem = document.relative
@@ -150,7 +152,10 @@ def _name_from_path(document: Document, suffixes: Iterable[str]) -> str:
 
 
 def _read_tools(kind: EntityKind, fields: Fields) -> Tools:
-    """Return the tools; each kind has its own key for them and accepts the others' keys."""
+    """Return the tools.
+
+    Each kind has its own key for them and accepts the others' keys.
+    """
     keys = (*_TOOLS, *_ALLOWED) if kind is EntityKind.AGENT else (*_ALLOWED, *_TOOLS)
     allowed, denied = normal_tools(first(fields, *keys))
     more = (*normal_names(first(fields, *_DENIED)), *denied_by_permission(fields.get("permission")))

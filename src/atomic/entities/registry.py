@@ -1,7 +1,8 @@
 """Find commands, skills and agents by name, in the files of all providers.
 
-Names are compared without case. If several files define the same name, `Source.rank` decides,
-never the order of loading. When the winner is removed, the next definition takes its place.
+Names are compared without case. If several files define the same name, `Source.rank`
+decides, never the order of loading. When the winner is removed, the next definition
+takes its place.
 """
 
 from __future__ import annotations
@@ -112,12 +113,18 @@ class EntityRegistry:
         return None if winner is None or winner == entity else winner
 
     def register(self, entity: Entity) -> None:
-        """Add a definition that stays when files are read again. Its source has a rank too."""
+        """Add a definition that stays when files are read again.
+
+        Its source has a rank too.
+        """
         self._registered[entity] = None
         self._rebuild()
 
     def refresh(self) -> bool:
-        """Read changed files and the trust of the project; return whether anything changed."""
+        """Read changed files and the trust of the project.
+
+        Return whether anything changed.
+        """
         if self._discovery is None:
             return False
         if not self._discovery.scan() and bool(self.ignored) == self._ignores():
@@ -210,7 +217,10 @@ def _by_source(entity: Entity) -> tuple[Rank, str]:
 
 
 def _aliases(names: dict[str, list[Entity]]) -> dict[str, Entity]:
-    """Return the aliases of winners, except those that are names; the better source wins."""
+    """Return the aliases of winners, except those that are names.
+
+    The better source wins.
+    """
     result: dict[str, Entity] = {}
     for entity in sorted((same[0] for same in names.values() if same[0].aliases), key=_by_source):
         for alias in map(fold, entity.aliases):

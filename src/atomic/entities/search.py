@@ -1,7 +1,7 @@
 """Search names while a user types: exact, then prefix, then fuzzy. Pure.
 
-Fuzzy means that the letters occur in this order: `rescod` finds `research-codebase`. It takes
-one pass over each name, so a thousand names are searched between two keys.
+Fuzzy means that the letters occur in this order: `rescod` finds `research-codebase`. It
+takes one pass over each name, so a thousand names are searched between two keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ class Searchable(NamedTuple):
 
 
 def search(candidates: list[Searchable], text: str) -> list[Entity]:
-    """Return the entities that match the folded text, best first; all for an empty text."""
+    """Return the entities that match the folded text, best first.
+
+    All for an empty text.
+    """
     if not text:
         return [candidate.entity for candidate in candidates]
     scored: list[tuple[Score, Entity]] = []

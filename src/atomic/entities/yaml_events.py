@@ -1,8 +1,8 @@
 """Read YAML as plain texts, lists and mappings, event by event.
 
-A limit is checked before anything is built: a tag makes no object, an alias cannot expand a
-short text to a huge value, and deep nesting cannot exhaust the stack. Import this module only
-when needed: it takes longer than reading hundreds of files.
+A limit is checked before anything is built: a tag makes no object, an alias cannot
+expand a short text to a huge value, and deep nesting cannot exhaust the stack. Import
+this module only when needed: it takes longer than reading hundreds of files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Parse the address of a remote as data. Pure.
 
-Git and ssh read some addresses as commands and options, so only plain ones are accepted.
+Git and ssh read some addresses as commands and options, so only plain ones are
+accepted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ _PART = re.compile(r"[A-Za-z0-9_.~][A-Za-z0-9._~-]*")
 
 
 class RemoteAddress(msgspec.Struct, frozen=True):
-    """An https or ssh address to push to. `path` is `owner/repository`, without `.git`."""
+    """An https or ssh address to push to.
+
+    `path` is `owner/repository`, without `.git`.
+    """
 
     url: str
     host: str

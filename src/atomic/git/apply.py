@@ -28,14 +28,17 @@ class PatchError(AtomicError):
 async def apply_changes(
     folder: str | os.PathLike[str], changes: Changes, *, own_commits: Collection[str] = ()
 ) -> list[str]:
-    """Make the changes in a folder, except those already present. Return the new commits.
+    """Make the changes in a folder, except those already present.
 
-    A recording is untrusted. Nothing is written outside of the folder's repository, inside
-    of another repository, or to a file that steers programs, and only `own_commits` may be
-    removed.
+    Return the new commits.
 
-    Raises PatchError, before anything has changed, if a patch does not fit or writes to a
-    forbidden path, if changes of a file would be lost, or if commits have no repository.
+    A recording is untrusted. Nothing is written outside of the folder's repository,
+    inside of another repository, or to a file that steers programs, and only
+    `own_commits` may be removed.
+
+    Raises PatchError, before anything has changed, if a patch does not fit or writes to
+    a forbidden path, if changes of a file would be lost, or if commits have no
+    repository.
     """
     needs_repository = bool(changes.commits or changes.rewind or changes.branch is not None)
     if not needs_repository and not changes.patch.strip():
@@ -55,8 +58,8 @@ async def apply_changes(
 def _find_root(folder: str | os.PathLike[str], recorded: str) -> tuple[Path, Repository | None]:
     """Return the folder that the paths in patches begin at, and its repository.
 
-    It is above `folder` only if the end of its path equals `recorded`. Raises PatchError
-    for another folder, and for a root outside of the repository.
+    It is above `folder` only if the end of its path equals `recorded`. Raises
+    PatchError for another folder, and for a root outside of the repository.
     """
     start = Path(folder).resolve()
     repository = find_repository(start)
@@ -201,7 +204,8 @@ class _Application:
     def _check_dirty_files(self, committed: Mapping[str, Change], now: Mapping[str, Entry]) -> None:
         """Raise PatchError if a commit would overwrite changes that were not recorded.
 
-        A file that a commit writes must be as it was at the recording, or as it will be.
+        A file that a commit writes must be as it was at the recording, or as it will
+        be.
         """
         for path, change in committed.items():
             known = {_object_of(change.old), _object_of(change.new)}
@@ -252,7 +256,9 @@ async def _update_index(repository: Repository, entries: Mapping[str, Entry | No
 
 
 def _check_location(root: Path, path: str) -> None:
-    """Raise PatchError for a path outside of the root, behind a link or in another repository."""
+    """Raise PatchError for a path outside of the root, behind a link or in another
+    repository.
+    """
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts:
         raise PatchError(f"{path} is outside of {root}")

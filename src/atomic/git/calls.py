@@ -48,9 +48,9 @@ async def run_git(
 ) -> str:
     """Return git's standard output. Raises GitError.
 
-    Bytes that are not UTF-8 are surrogates in `input` and in the result. `env` is added to
-    `base`, which is the environment of this process without git's variables if it is None.
-    A value of None removes a variable. `is_short`: git starts no other program.
+    Bytes that are not UTF-8 are surrogates in `input` and in the result. `env` is added
+    to `base`, which is the environment of this process without git's variables if it is
+    None. A value of None removes a variable. `is_short`: git starts no other program.
     """
     if base is None:
         base = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -1,9 +1,9 @@
 """Find tracked files that equal a commit although their bytes differ.
 
 Git may store a file in other bytes than the working tree has: with other line ends, in
-another encoding, or as the output of a filter such as git-lfs. No filter runs here. A file
-is clean if the user's index knows it as unchanged, or if git's own conversions turn its
-bytes into those of the commit.
+another encoding, or as the output of a filter such as git-lfs. No filter runs here. A
+file is clean if the user's index knows it as unchanged, or if git's own conversions
+turn its bytes into those of the commit.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ async def _committed_files(repository: Repository, commit: str, paths: Sequence[
 async def _unchanged_files(repository: Repository, paths: Sequence[str]) -> dict[str, Entry]:
     """Return mode and blob of the files not written since git added them to the index.
 
-    Times are compared to the nanosecond. The flags "assume unchanged" and "skip worktree"
-    are ignored.
+    Times are compared to the nanosecond. The flags "assume unchanged" and "skip
+    worktree" are ignored.
     """
     found: dict[str, Entry] = {}
     for entry in _INDEXED.finditer(await repository.git("ls-files", "-z", "--stage", "--debug", "--", *paths)):

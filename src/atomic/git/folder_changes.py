@@ -157,7 +157,8 @@ class FileWatch:
 async def watch_folder(folder: str | os.PathLike[str], *, ignored: Collection[Path] = ()) -> AsyncGenerator[FileWatch]:
     """Watch the repository of a folder, or the folder itself if it is in none.
 
-    Raises GitError, also for a folder outside of a repository with more than 10,000 files.
+    Raises GitError, also for a folder outside of a repository with more than 10,000
+    files.
     """
     start = await asyncio.to_thread(Path(folder).resolve)
     repository = await asyncio.to_thread(find_repository, start)

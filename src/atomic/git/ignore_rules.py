@@ -1,8 +1,8 @@
 """Ignore files by the rules at the time of the first snapshot.
 
-Git reads `.gitignore` files and `.git/info/exclude` from the working tree at every call, so
-an agent could hide files by adding rules. Here all rules of a moment are written to one file
-of patterns from the root, and git uses only that file.
+Git reads `.gitignore` files and `.git/info/exclude` from the working tree at every
+call, so an agent could hide files by adding rules. Here all rules of a moment are
+written to one file of patterns from the root, and git uses only that file.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from atomic.git.repository import Repository
 from atomic.git.scratch import Scratch, put_file
 
 _NAME = ".gitignore"
-# Folders that tools fill with thousands of files. A new rule for one of them counts, or the
-# first build of a new project would count as work.
+# Folders that tools fill with thousands of files. A new rule for one of them counts, or
+# the first build of a new project would count as work.
 _OUTPUTS = """
 target node_modules .venv venv env __pycache__ dist build out obj bin .next .nuxt .svelte-kit .turbo .parcel-cache
 .gradle .tox .nox .eggs _build .mypy_cache .pytest_cache .ruff_cache .hypothesis .cache coverage htmlcov .terraform
@@ -115,7 +115,10 @@ def _encode_rules(rules: Iterable[str]) -> bytes:
 
 
 def _read_rules(repository: Repository | None, root: Path, settings: dict[str, str], files: Iterable[str]) -> list[str]:
-    """Return all current rules, weakest first; `files` are `.gitignore` files below root."""
+    """Return all current rules, weakest first.
+
+    `files` are `.gitignore` files below root.
+    """
     rules: list[str] = []
     if repository is not None:
         rules += _lines_of(_users_file(settings))

@@ -1,7 +1,7 @@
 """A commit as text in the form of `git format-patch`.
 
-`git am` reads it too. Two lines of the head are ours, Committer and CommitDate: with them,
-and on the same parent, the commit that is made again has the same id.
+`git am` reads it too. Two lines of the head are ours, Committer and CommitDate: with
+them, and on the same parent, the commit that is made again has the same id.
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ def read_mail(text: str) -> Commit:
 
 
 def split_patch(patch: str) -> list[str]:
-    """Split a patch by files; the first part includes the text before the first file."""
+    """Split a patch by files.
+
+    The first part includes the text before the first file.
+    """
     starts = [match.start() for match in _FILE.finditer(patch)][1:]
     return [patch[start:end] for start, end in zip([0, *starts], [*starts, len(patch)], strict=True)]
 

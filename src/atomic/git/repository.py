@@ -1,7 +1,7 @@
 """The user's repository, without the programs that it names.
 
-Git is called on a temporary view: a folder with links to the repository's objects and refs
-and a `config` of our own, which has only the settings that are plain data.
+Git is called on a temporary view: a folder with links to the repository's objects and
+refs and a `config` of our own, which has only the settings that are plain data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from atomic.config import common_folder, git_folder
 from atomic.git.calls import GitError, run_git, split
 from atomic.processes.temporary_folders import temporary_prefix
 
-# How files and objects are stored, who commits, which files are ignored. None can name a program.
+# How files and objects are stored, who commits, which files are ignored. None can name
+# a program.
 _SETTINGS = {
     "core.repositoryformatversion",
     "core.filemode",
@@ -40,8 +41,8 @@ _SETTINGS = {
     "user.name",
     "user.email",
 }
-# Unfinished commands, by a file or folder in the git folder. The order matters: during a
-# rebase the file of a cherry-pick may exist too.
+# Unfinished commands, by a file or folder in the git folder. The order matters: during
+# a rebase the file of a cherry-pick may exist too.
 _OPERATIONS = {
     "rebase-apply/applying": "am",
     "rebase-merge": "rebase",
@@ -87,8 +88,8 @@ _settings_read: dict[Path, _Settings] = {}
 class Repository:
     """A working tree and its git folders.
 
-    `git_dir` belongs to this working tree (HEAD, index), `common_dir` to all working trees
-    of the repository (objects, refs).
+    `git_dir` belongs to this working tree (HEAD, index), `common_dir` to all working
+    trees of the repository (objects, refs).
     """
 
     def __init__(self, root: Path, git_dir: Path, common_dir: Path) -> None:
@@ -98,16 +99,21 @@ class Repository:
         self._settings: dict[str, str] | None = None
 
     async def git(self, *arguments: str, env: Mapping[str, str] | None = None, input: str = "") -> str:
-        """Run git without the repository's settings, hooks and filters. Raises GitError."""
+        """Run git without the repository's settings, hooks and filters.
+
+        Raises GitError.
+        """
         with _view(self.common_dir, await self.settings()) as view:
             return await run_git(*arguments, cwd=self.root, env={**self._folders(view), **(env or {})}, input=input)
 
     async def git_as_user(self, *arguments: str, base: Mapping[str, str], timeout: float, protocols: str = "") -> str:
-        """Run git with the user's global settings, but not the repository's. Raises GitError.
+        """Run git with the user's global settings, but not the repository's.
 
-        The user's filters, login and ssh command are used; filters, commands and hooks that
-        the repository names are not. `base` is the environment, `protocols` the value of
-        GIT_ALLOW_PROTOCOL.
+        Raises GitError.
+
+        The user's filters, login and ssh command are used; filters, commands and hooks
+        that the repository names are not. `base` is the environment, `protocols` the
+        value of GIT_ALLOW_PROTOCOL.
         """
         with _view(self.common_dir, await self.settings()) as view:
             env = {
@@ -167,7 +173,8 @@ class Repository:
         return _Settings(values, marks, _environment(), dict(pairs).get("core.hookspath", ""))
 
     async def head(self) -> tuple[str | None, str | None]:
-        """Return the commit that is checked out (None: no commit yet) and the branch, if any.
+        """Return the commit that is checked out (None: no commit yet) and the branch,
+        if any.
 
         Raises GitError.
         """
@@ -198,7 +205,10 @@ class Repository:
         return self.root / os.path.expanduser(named) if named else self.common_dir / "hooks"
 
     async def is_ancestor(self, old: str, new: str) -> bool:
-        """Return whether `new` contains the history of `old`; False if `old` is missing."""
+        """Return whether `new` contains the history of `old`.
+
+        False if `old` is missing.
+        """
         try:
             return not (await self.git("rev-list", "--max-count=1", "--end-of-options", old, f"^{new}")).strip()
         except GitError:
@@ -234,7 +244,10 @@ class Repository:
         return found
 
     def _read_head_files(self) -> tuple[str, str | None] | None:
-        """Read commit and branch from git's files; return None if git has to be called."""
+        """Read commit and branch from git's files.
+
+        Return None if git has to be called.
+        """
         head = text_of(self.git_dir / "HEAD")
         if HASH.fullmatch(head):
             return head, None
@@ -249,7 +262,10 @@ class Repository:
 
 
 def mark(path: str | os.PathLike[str]) -> Mark:
-    """Return a value that changes when the file is replaced; None if it does not exist."""
+    """Return a value that changes when the file is replaced.
+
+    None if it does not exist.
+    """
     try:
         status = os.stat(path)
     except OSError:
@@ -297,8 +313,8 @@ def find_repository(folder: str | os.PathLike[str]) -> Repository | None:
 def _view(common_dir: Path, settings: Mapping[str, str]) -> Generator[Path]:
     """Make a folder like the repository's, with another `config` and without `hooks`.
 
-    Overriding settings one by one would miss some: filters, drivers and includes can have
-    any name.
+    Overriding settings one by one would miss some: filters, drivers and includes can
+    have any name.
     """
     folder = tempfile.mkdtemp(prefix=temporary_prefix("git"))
     try:
@@ -325,7 +341,8 @@ def settings_file(settings: Mapping[str, str]) -> bytes:
 class InnerFiles(msgspec.Struct, frozen=True):
     """Uncommitted work in submodules, with paths from the root of the outer repository.
 
-    `files` maps each path to its submodule; git cannot read the `unreadable` submodules.
+    `files` maps each path to its submodule; git cannot read the `unreadable`
+    submodules.
     """
 
     files: dict[str, str]
@@ -335,8 +352,8 @@ class InnerFiles(msgspec.Struct, frozen=True):
 async def uncommitted_in_submodules(repository: Repository, *, depth: int = 0) -> InnerFiles:
     """Find files that differ from the commits of their submodules.
 
-    The outer repository shows a submodule only as a changed commit. Raises GitError for the
-    repository itself.
+    The outer repository shows a submodule only as a changed commit. Raises GitError for
+    the repository itself.
     """
     found = InnerFiles({}, [])
     if depth > _MAX_DEPTH or not (repository.root / ".gitmodules").is_file():

@@ -1,7 +1,9 @@
-"""A git folder of our own for a working tree, used for snapshots, comparisons and patches.
+"""A git folder of our own for a working tree, used for snapshots, comparisons and
+patches.
 
-It does not touch the user's index, refs or objects. File contents are taken byte by byte:
-no line ends are converted and no filter runs, whatever the project's attributes are.
+It does not touch the user's index, refs or objects. File contents are taken byte by
+byte: no line ends are converted and no filter runs, whatever the project's attributes
+are.
 """
 
 from __future__ import annotations
@@ -85,8 +87,8 @@ class Scratch:
     ) -> str:
         """Run git in this folder. Raises GitError.
 
-        `keep`: new objects go to the user's repository. `root`: use another folder as the
-        working tree.
+        `keep`: new objects go to the user's repository. `root`: use another folder as
+        the working tree.
         """
         env = {
             **(env or {}),
@@ -126,7 +128,9 @@ class Scratch:
     async def tree(
         self, base: str | None = None, entries: Mapping[str, Entry | None] = {}, *, index: str = "index"
     ) -> str:
-        """Set the index to `base`, if given, add entries (None: no file), return its tree."""
+        """Set the index to `base`, if given, add entries (None: no file), return its
+        tree.
+        """
         if base is not None:
             await self.git("read-tree", base, index=index)
         if entries:
@@ -257,10 +261,13 @@ def write_git_folder(folder: Path, repository: Repository | None, settings: Mapp
 
 
 def copy_index(repository: Repository, folder: Path, *, name: str = "index") -> None:
-    """Copy the user's index, so that git need not read files that it knows as unchanged."""
+    """Copy the user's index, so that git need not read files that it knows as
+    unchanged.
+    """
     for index in (repository.git_dir / "index", *repository.git_dir.glob("sharedindex.*")):
         if index.is_file():
-            # With its time: git compares it with the times of files written just before.
+            # With its time: git compares it with the times of files written just
+            # before.
             shutil.copy2(index, folder / (name if index.name == "index" else index.name))
 
 

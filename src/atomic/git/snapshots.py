@@ -1,13 +1,13 @@
 """Keep snapshots of a folder and compare them, however its files were changed.
 
-A snapshot is a tree of all files, committed or not, tracked or not. Files that git ignored
-at the first snapshot are not in it (see `ignore_rules`). Snapshots are kept in a git folder of our
-own; the user's index, refs and objects are not touched. That folder has an index too, so a
-second snapshot reads only the files that have changed.
+A snapshot is a tree of all files, committed or not, tracked or not. Files that git
+ignored at the first snapshot are not in it (see `ignore_rules`). Snapshots are kept in
+a git folder of our own; the user's index, refs and objects are not touched. That folder
+has an index too, so a second snapshot reads only the files that have changed.
 
 The content of a file with a secret is not kept, unless the user's own repository has it
-already: one line with its hash replaces it. The same holds for a file that is too big, with
-its size and time. `not_kept` returns such files.
+already: one line with its hash replaces it. The same holds for a file that is too big,
+with its size and time. `not_kept` returns such files.
 """
 
 from __future__ import annotations
@@ -86,12 +86,14 @@ class SnapshotStore:
     ) -> None:
         """Prepare a store; no file is written yet.
 
-        `has_secret` decides which contents are not kept; by default, a `Redactor` of this
-        process. `first_rules` keeps the first ignore rules; by default, a file of the store.
+        `has_secret` decides which contents are not kept; by default, a `Redactor` of
+        this process. `first_rules` keeps the first ignore rules; by default, a file of
+        the store.
         """
         self._store = store.resolve()
         self._project = project.resolve()
-        # The store is in a session's folder, which may be in the project, or contain it.
+        # The store is in a session's folder, which may be in the project, or contain
+        # it.
         own = self._store if self._project.is_relative_to(self._store.parent) else self._store.parent
         self._hidden = [os.path.realpath(path) for path in (own, *ignored)]
         self._scratch: Scratch | None = None
@@ -111,8 +113,8 @@ class SnapshotStore:
     async def take(self) -> FolderSnapshot:
         """Take a snapshot.
 
-        Calls during another snapshot all get the next one. Raises GitError, also for more
-        than 10,000 files outside of a repository.
+        Calls during another snapshot all get the next one. Raises GitError, also for
+        more than 10,000 files outside of a repository.
         """
         if self._next is None:
             self._next = asyncio.create_task(self._take_after(self._current))
@@ -132,7 +134,10 @@ class SnapshotStore:
             self._current = None
 
     async def changes(self, before: FolderSnapshot, after: FolderSnapshot) -> list[FileChange]:
-        """Return the files that differ, by path; a renamed file is deleted and added."""
+        """Return the files that differ, by path.
+
+        A renamed file is deleted and added.
+        """
         changes: list[FileChange] = []
         for line in await self._compare(before, after):
             counts = [int(count) if count.isdigit() else 0 for count in (line.insertions, line.deletions)]
@@ -140,11 +145,15 @@ class SnapshotStore:
         return changes
 
     async def changed_names(self, before: FolderSnapshot, after: FolderSnapshot) -> set[str]:
-        """Return the paths of files that differ, with surrogates for other bytes than UTF-8."""
+        """Return the paths of files that differ, with surrogates for other bytes than
+        UTF-8.
+        """
         return {line.path for line in await self._compare(before, after)}
 
     async def _compare(self, before: FolderSnapshot, after: FolderSnapshot) -> tuple[DiffLine, ...]:
-        """Return the lines of a diff, without files that only their secret line replaced."""
+        """Return the lines of a diff, without files that only their secret line
+        replaced.
+        """
         if before.tree == after.tree:
             return ()
         pair = before.tree, after.tree
@@ -176,7 +185,10 @@ class SnapshotStore:
         return split(await (await self._opened()).git("ls-tree", "-r", "-z", "--name-only", snapshot.tree))
 
     async def uncommitted(self, snapshot: FolderSnapshot) -> frozenset[str]:
-        """Return the files that differ from the snapshot's commit; none without a commit."""
+        """Return the files that differ from the snapshot's commit.
+
+        None without a commit.
+        """
         return frozenset(_printable(path) for path in await self.uncommitted_names(snapshot))
 
     async def uncommitted_names(self, snapshot: FolderSnapshot) -> frozenset[str]:
@@ -197,7 +209,9 @@ class SnapshotStore:
         return frozenset(letters.keys() - await clean_files(repository, snapshot.head, modified))
 
     async def patch(self, before: FolderSnapshot, after: FolderSnapshot, *, max_bytes: int) -> tuple[str, bool]:
-        """Return the difference as a patch to read, and whether it was cut after a line."""
+        """Return the difference as a patch to read, and whether it was cut after a
+        line.
+        """
         if before.tree == after.tree:
             return "", False
         scratch = await self._opened()
@@ -211,7 +225,9 @@ class SnapshotStore:
         return text[: text.rfind(b"\n", 0, max_bytes) + 1].decode(), True
 
     async def commits(self, before: FolderSnapshot, after: FolderSnapshot) -> list[tuple[str, str]]:
-        """Return hash and subject of commits in `after` and not in `before`, oldest first."""
+        """Return hash and subject of commits in `after` and not in `before`, oldest
+        first.
+        """
         if after.head is None or after.head == before.head:
             return []
         since = () if before.head is None else (f"^{before.head}",)
@@ -291,11 +307,15 @@ class SnapshotStore:
         return hashes
 
     def _is_suspect(self, path: Path) -> bool:
-        """Return whether a file has a secret. A file is read again only if it changed."""
+        """Return whether a file has a secret.
+
+        A file is read again only if it changed.
+        """
         try:
             file = open_regular(path, follow_links=False)
         except OSError:
-            # A link or another repository, which have no content, or a file that is gone.
+            # A link or another repository, which have no content, or a file that is
+            # gone.
             return False
         with file:
             status = os.fstat(file.fileno())
@@ -353,7 +373,8 @@ class SnapshotStore:
         """
         with self._temporary("index") as copy:
             if (self._store / "index").exists():
-                # With its time: git compares it with the times of files written just before.
+                # With its time: git compares it with the times of files written just
+                # before.
                 shutil.copy2(self._store / "index", copy)
             elif scratch.repository is not None:
                 copy_index(scratch.repository, self._store, name=copy.name)
@@ -382,7 +403,9 @@ def shared_snapshot_store(
     has_secret: Callable[[bytes], bool] | None = None,
     first_rules: FirstRules | None = None,
 ) -> SnapshotStore:
-    """Return the one store of a project in this event loop, so that callers share its cache."""
+    """Return the one store of a project in this event loop, so that callers share its
+    cache.
+    """
     known = _shared.setdefault(asyncio.get_running_loop(), {})
     if (store, project) not in known:
         known[store, project] = SnapshotStore(

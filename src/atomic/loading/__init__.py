@@ -1,4 +1,6 @@
-"""Find, trust and load workflow files. Nothing of a project runs before the user has trusted it.
+"""Find, trust and load workflow files.
+
+Nothing of a project runs before the user has trusted it.
 
 Start with `catalog`.
 """

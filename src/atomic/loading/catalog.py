@@ -1,7 +1,7 @@
 """Find workflows by name, in the project, in the user's folder and among built-in ones.
 
-No code of a workflow runs to find it. A workflow of a project is loaded only if the project
-is trusted, and from the bytes of the approved snapshot.
+No code of a workflow runs to find it. A workflow of a project is loaded only if the
+project is trusted, and from the bytes of the approved snapshot.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ from atomic.workflows.errors import (
 
 
 class WorkflowCatalog:
-    """The workflows of a project and its user. `user` replaces the user's home folder."""
+    """The workflows of a project and its user.
+
+    `user` replaces the user's home folder.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,10 @@ class WorkflowCatalog:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """Return the project as it was first read. Raise UntrustedError if `trusted` is another hash."""
+        """Return the project as it was first read.
+
+        Raise UntrustedError if `trusted` is another hash.
+        """
         return trust.accept(trust.look(self.project, home=self._home), self._given)
 
     @cached_property
@@ -75,14 +81,18 @@ class WorkflowCatalog:
         return self._by_word.get(fold(name))
 
     def definition(self, name: str) -> WorkflowDefinition:
-        """Return the workflow of that name or alias. Raises WorkflowNotFoundError with the nearest name."""
+        """Return the workflow of that name or alias.
+
+        Raises WorkflowNotFoundError with the nearest name.
+        """
         found = self.find(name)
         if found is None:
             raise WorkflowNotFoundError(name, [word for one in self.all() for word in (one.name, *one.aliases)])
         return found
 
     def started(self, name: str, source: str, path: str) -> WorkflowDefinition:
-        """Return the workflow that a run was started with, even if another one has its name now.
+        """Return the workflow that a run was started with, even if another one has its
+        name now.
 
         Raises WorkflowGoneError if it no longer exists.
         """
@@ -182,7 +192,9 @@ class WorkflowCatalog:
         return self._loaded[definition.path]
 
     def _capabilities(self, definition: WorkflowDefinition, seen: set[str]) -> Capabilities:
-        """Return the features of a workflow and of all workflows that it calls, each visited once."""
+        """Return the features of a workflow and of all workflows that it calls, each
+        visited once.
+        """
         seen.add(definition.name)
         loaded = self._find_loaded(definition)
         can = Capabilities() if loaded is None else loaded.capabilities
@@ -217,7 +229,10 @@ class WorkflowCatalog:
         return references_of(loaded.graph)
 
     def _find_loaded(self, definition: WorkflowDefinition) -> LoadedWorkflow | None:
-        """Load a workflow without the workflows that it calls; None if it cannot be loaded."""
+        """Load a workflow without the workflows that it calls.
+
+        None if it cannot be loaded.
+        """
         try:
             return None if definition.refused else self._load_alone(definition)
         except (WorkflowLoadError, UntrustedError):
@@ -255,7 +270,9 @@ class WorkflowCatalog:
                     left.append(called)
 
     def unknown_descriptions(self, definition: WorkflowDefinition) -> list[WorkflowProblem]:
-        """Return the entries of `node_descriptions` without a node, unless it calls other workflows."""
+        """Return the entries of `node_descriptions` without a node, unless it calls
+        other workflows.
+        """
         loaded = self._find_loaded(definition)
         if loaded is None or loaded.graph is None or self._references(definition):
             return []

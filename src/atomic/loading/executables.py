@@ -2,8 +2,8 @@
 
 That is what Atomic runs itself (workflows, tools, the setup of a worktree, checks) and
 what agents run without asking (hooks, MCP servers, plugins and the scripts that they
-name). Files of agents are searched where agents search them: in the project's folder and
-above it, up to the root of its repository.
+name). Files of agents are searched where agents search them: in the project's folder
+and above it, up to the root of its repository.
 """
 
 from __future__ import annotations
@@ -55,12 +55,17 @@ class Item(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Return a key that does not depend on the content. Checks differ by their commands."""
+        """Return a key that does not depend on the content.
+
+        Checks differ by their commands.
+        """
         return item_key(self.kind, self.path, self.sha256)
 
     @property
     def blocks(self) -> bool:
-        """Return whether it cannot be approved: an agent might read what Atomic could not."""
+        """Return whether it cannot be approved: an agent might read what Atomic could
+        not.
+        """
         return bool(self.reason) and self.kind not in (Kind.WORKFLOW, Kind.TOOL)
 
 
@@ -77,7 +82,10 @@ class Executables(msgspec.Struct, frozen=True):
 
 
 def find_executables(project: Path) -> Executables:
-    """Return everything in a project that could run; nothing for the user's home folder."""
+    """Return everything in a project that could run.
+
+    Nothing for the user's home folder.
+    """
     if is_home(project):
         return Executables()
     root = Root.of_project(project)
@@ -156,7 +164,10 @@ def _configured_checks(root: Root) -> Iterator[_Found]:
 
 
 def _check(file: FoundFile, command: str) -> Item:
-    """Return a check as an item. Its command is hashed, not the files that the command uses."""
+    """Return a check as an item.
+
+    Its command is hashed, not the files that the command uses.
+    """
     text = command.encode("utf-8", "replace").decode()
     return Item(Kind.GATE, file.name, sha256(text.encode()).hexdigest(), text)
 
@@ -166,7 +177,9 @@ def _table(value: object) -> dict[str, Any]:
 
 
 def _replacing_entities(root: Root) -> Iterator[_Found]:
-    """Yield the files that replace built-in sub-agents and skills: agents work and review with their text."""
+    """Yield the files that replace built-in sub-agents and skills: agents work and
+    review with their text.
+    """
     paths = {os.path.relpath(entity.source.path, root.folder) for entity in find_covering(root.folder)}
     for path in sorted(paths):
         file = root.read(path)
@@ -261,7 +274,9 @@ LOOKED_FOR = (*(name for name, _ in _FILES), *(name for name, _ in _FOLDERS), WO
 
 
 def _files_of_agents(project: Path) -> Iterator[_Found]:
-    """Yield what agents would run in a project, in the folders above it and in its main checkout."""
+    """Yield what agents would run in a project, in the folders above it and in its main
+    checkout.
+    """
     shared = (os.path.realpath(Path.home()), os.path.realpath(project.anchor))  # they contain many projects
     for level, folder in enumerate(up_to_repository(project)):
         if level and os.path.realpath(folder) in shared:

@@ -56,7 +56,9 @@ def define(
     loader: Callable[[WorkflowDefinition], LoadedWorkflow],
     reader: MetadataReader,
 ) -> WorkflowDefinition:
-    """Return the definition of a workflow from the metadata in its file, which does not run."""
+    """Return the definition of a workflow from the metadata in its file, which does not
+    run.
+    """
     metadata = reader.metadata(source, path.stem)
     problems = [WorkflowProblem(path, remark.line, remark.reason) for remark in metadata.remarks]
     refused = any(remark.fatal for remark in metadata.remarks)
@@ -135,7 +137,10 @@ def problem_of(error: BaseException, path: Path) -> WorkflowProblem:
 
 
 class _NotUsableError(Exception):
-    """A name of the file has an unusable value. Without a line, its assignment is reported."""
+    """A name of the file has an unusable value.
+
+    Without a line, its assignment is reported.
+    """
 
     def __init__(self, name: str, reason: str, line: int = 0) -> None:
         self.name = name
@@ -168,7 +173,9 @@ def _kind(value: object) -> str:
 
 
 def _with_options(graph: CompiledGraph[Any], module: ModuleType, definition: WorkflowDefinition) -> CompiledGraph[Any]:
-    """Return the graph under the name of the workflow, which journals and cycle checks use."""
+    """Return the graph under the name of the workflow, which journals and cycle checks
+    use.
+    """
     migrate = cast("MigrateState | None", _find_function(module, "migrate_state")) or graph.options.migrate_state
     options = msgspec.structs.replace(
         graph.options,
@@ -205,7 +212,9 @@ def _find_plain_function(module: ModuleType, name: str) -> Callable[..., Any] | 
 
 
 def _located(name: str, function: Callable[..., Any], path: Path) -> Callable[[WorkflowStateParams], Any]:
-    """Wrap a function of a user's file: an unexpected error is reported with file and line."""
+    """Wrap a function of a user's file: an unexpected error is reported with file and
+    line.
+    """
 
     def call(params: WorkflowStateParams) -> Any:
         try:
@@ -221,7 +230,9 @@ def _located(name: str, function: Callable[..., Any], path: Path) -> Callable[[W
 def _checked(
     create_state: Callable[..., Any], graph: CompiledGraph[Any] | None, path: Path, source: bytes
 ) -> CreateState:
-    """Wrap a file's `create_state`: errors in it and in its result are reported with file and line."""
+    """Wrap a file's `create_state`: errors in it and in its result are reported with
+    file and line.
+    """
 
     def refuse(reason: str) -> WorkflowCodeError:
         line = _line_of_assignment(parse_source(source), "create_state")
@@ -246,7 +257,9 @@ def _checked(
 
 
 def _take_prompt(graph: CompiledGraph[Any] | None) -> CreateState:
-    """Return the `create_state` of a file without one: it sets the field `prompt`, if there is one."""
+    """Return the `create_state` of a file without one: it sets the field `prompt`, if
+    there is one.
+    """
     has_prompt = graph is not None and "prompt" in graph.program.spec.fields
     return lambda params: {"prompt": params.prompt} if has_prompt else {}
 
@@ -297,7 +310,8 @@ _SIMILAR = 0.85  # of difflib's ratio: "wrokflow" and "workflw", not "work" or "
 
 
 def _check_graph_is_not_misnamed(module: ModuleType, tree: ast.Module) -> None:
-    """Raise _NotUsableError for a graph under another name, else for a name that looks like one.
+    """Raise _NotUsableError for a graph under another name, else for a name that looks
+    like one.
 
     A file without either is a workflow that only has functions for the chat.
     """

@@ -1,6 +1,9 @@
-"""Read the metadata of a workflow file from its syntax tree. Pure: the file does not run.
+"""Read the metadata of a workflow file from its syntax tree.
 
-Only literals count. Any other value is a problem with its line, and the default is used.
+Pure: the file does not run.
+
+Only literals count. Any other value is a problem with its line, and the default is
+used.
 """
 
 from __future__ import annotations
@@ -93,7 +96,9 @@ def read_tools(source: bytes) -> list[WrittenTool] | Remark:
 
 
 def is_name(word: str) -> bool:
-    """Return whether a word can name a workflow: shells and prompts need no quotes for it."""
+    """Return whether a word can name a workflow: shells and prompts need no quotes for
+    it.
+    """
     return _NAME.fullmatch(word) is not None
 
 
@@ -142,7 +147,10 @@ def decode_source(source: bytes) -> str:
 
 
 def is_newer(wanted: str, have: str) -> bool:
-    """Return whether a version such as "1.2" is newer than another; "1.2" equals "1.2.0"."""
+    """Return whether a version such as "1.2" is newer than another.
+
+    "1.2" equals "1.2.0".
+    """
     return _numbers(wanted) > _numbers(have)
 
 
@@ -184,7 +192,10 @@ class _Reading:
         )
 
     def _default_config(self) -> Mapping[str, Any]:
-        """Return the config; with a key, and so a flag, for `params.max_iterations` if the file reads it."""
+        """Return the config.
+
+        With a key, and so a flag, for `params.max_iterations` if the file reads it.
+        """
         config: Mapping[str, Any] = self._take("default_config", _table, {})
         return {"max_iterations": None, **config} if self._reads_iterations else config
 
@@ -211,7 +222,9 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _reads_iterations(tree: ast.Module) -> bool:
-    """Return whether `create_state` or `check_start` reads an attribute `max_iterations`."""
+    """Return whether `create_state` or `check_start` reads an attribute
+    `max_iterations`.
+    """
     functions = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name in _TAKE_PARAMS)
     parts = (part for function in functions for part in ast.walk(function))
     return any(isinstance(part, ast.Attribute) and part.attr == "max_iterations" for part in parts)

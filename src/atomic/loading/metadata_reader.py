@@ -1,7 +1,7 @@
 """Read the metadata of workflow files within limits.
 
-`ast.parse` cannot be interrupted, and some texts take it minutes and gigabytes. So a long
-file is read by a child process, which can be killed.
+`ast.parse` cannot be interrupted, and some texts take it minutes and gigabytes. So a
+long file is read by a child process, which can be killed.
 """
 
 from __future__ import annotations
@@ -57,13 +57,19 @@ ResultT = TypeVar("ResultT")
 
 
 class MetadataReader:
-    """Reads the files of one folder. Its long files share one budget of processor time."""
+    """Reads the files of one folder.
+
+    Its long files share one budget of processor time.
+    """
 
     def __init__(self) -> None:
         self._left = float(FOLDER_CPU_SECONDS)
 
     def metadata(self, source: bytes, stem: str) -> Metadata:
-        """Return the metadata of a file; with a fatal remark if the file exceeds a limit."""
+        """Return the metadata of a file.
+
+        With a fatal remark if the file exceeds a limit.
+        """
         if len(source) <= SHORT:
             return read_metadata(source, stem)
         found = self._read(_Question("read_metadata", (stem,), tuple[Metadata, float]), source)
@@ -93,7 +99,9 @@ class MetadataReader:
 
 
 class _Question(msgspec.Struct, Generic[ResultT], frozen=True):
-    """A function of `metadata`, its arguments after the source, and the type of the answer."""
+    """A function of `metadata`, its arguments after the source, and the type of the
+    answer.
+    """
 
     function: str
     arguments: tuple[str, ...]
@@ -109,7 +117,10 @@ def _fatal(reason: str) -> Remark:
 
 
 def _ask_child(question: _Question[ResultT], source: bytes, seconds: int) -> bytes:
-    """Return the answer of the child and its processor time as msgpack. Raise _ChildError."""
+    """Return the answer of the child and its processor time as msgpack.
+
+    Raise _ChildError.
+    """
     folder = str(Path(msgspec.__file__).parents[1])
     arguments = [folder, str(metadata.__file__), str(seconds), str(MEMORY), question.function, *question.arguments]
     try:

@@ -1,8 +1,8 @@
 """Find the files of a project that an agent's settings name: scripts, servers, plugins.
 
-A user who approves settings also approves the programs that they start. Every word of the
-settings is tried as a path, whatever it means in the format.
-What such a script starts itself is not followed.
+A user who approves settings also approves the programs that they start. Every word of
+the settings is tried as a path, whatever it means in the format. What such a script
+starts itself is not followed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ _NO_COMMANDS = ("permissions", "permission", "instructions")
 
 
 def named_files(root: Root, settings: FoundFile) -> Iterator[FoundFile]:
-    """Yield the files that settings name, each once; for a plugin's folder all files in it."""
+    """Yield the files that settings name, each once.
+
+    For a plugin's folder all files in it.
+    """
     for path in dict.fromkeys(_paths(root, settings)):
         full = os.path.join(root.folder, path)
         if os.path.isdir(full):
@@ -61,7 +64,9 @@ def named_files(root: Root, settings: FoundFile) -> Iterator[FoundFile]:
 
 
 def _paths(root: Root, settings: FoundFile) -> Iterator[str]:
-    """Yield the words of the settings that are files or plugins of the project, from its root."""
+    """Yield the words of the settings that are files or plugins of the project, from
+    its root.
+    """
     beside = os.path.dirname(settings.name)
     for word in _words(settings):
         for base in dict.fromkeys(("", beside)):
@@ -96,7 +101,8 @@ def _words(settings: FoundFile) -> Iterable[str]:
 
 
 def _texts(settings: FoundFile) -> Iterator[str]:
-    """Yield the strings of JSON and TOML, with escapes resolved, or the front matter of Markdown.
+    """Yield the strings of JSON and TOML, with escapes resolved, or the front matter of
+    Markdown.
 
     Scripts and prose are not searched: they mention many files that they do not start.
     """

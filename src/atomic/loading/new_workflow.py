@@ -22,7 +22,8 @@ def starter(name: str) -> str:
 
 
 def write_workflow(name: str, project: Path, *, home: Path | None = None) -> tuple[Path, bool]:
-    """Write `.atomic/workflows/NAME.py` and return its path, and whether it is approved.
+    """Write `.atomic/workflows/NAME.py` and return its path, and whether it is
+    approved.
 
     A file that the user had Atomic write needs no question. It is not approved if the
     project has something else that is not approved.

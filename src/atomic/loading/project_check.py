@@ -19,14 +19,19 @@ _MAX_FILES = 10_000  # files among which tests are searched
 
 
 class CheckCommand(msgspec.Struct, frozen=True):
-    """A command for `sh`, and its origin: `--verify`, or the name of a file of the project."""
+    """A command for `sh`, and its origin: `--verify`, or the name of a file of the
+    project.
+    """
 
     command: str
     origin: str
 
 
 def find_check(project: Path) -> CheckCommand | None:
-    """Return the command that runs the project's tests. Links out of the project are not followed."""
+    """Return the command that runs the project's tests.
+
+    Links out of the project are not followed.
+    """
     root = Root.of_project(project)
     for finder in (_make_check, _python_check, _node_check):
         found = finder(root)
@@ -89,7 +94,9 @@ _PYTEST = re.compile(r"\s*pytest(?![A-Za-z0-9])", re.IGNORECASE)
 
 
 def _depends_on_pytest(part: Mapping[str, Any]) -> bool:
-    """Return whether pytest or a plugin of it is in a list, or a key of a table, at any depth."""
+    """Return whether pytest or a plugin of it is in a list, or a key of a table, at any
+    depth.
+    """
     pending: list[Any] = [part]
     while pending:
         value: Any = pending.pop()

@@ -52,7 +52,10 @@ class ToolCatalog:
         return [self._tools[name][0] for name in sorted(self._tools)]
 
     def require(self, name: str) -> Callable[..., Any]:
-        """Return the function of that name. Raises ToolNotFoundError, UntrustedError, WorkflowLoadError."""
+        """Return the function of that name.
+
+        Raises ToolNotFoundError, UntrustedError, WorkflowLoadError.
+        """
         if name not in self._tools:
             raise ToolNotFoundError(name, sorted(self._tools))
         self.allow(name)
@@ -69,7 +72,9 @@ class ToolCatalog:
         return found
 
     def allow(self, name: str) -> None:
-        """Raise UntrustedError if the tool belongs to a project that is not trusted in its current state."""
+        """Raise UntrustedError if the tool belongs to a project that is not trusted in
+        its current state.
+        """
         if name in self._tools and self._tools[name][1].source is WorkflowSource.PROJECT:
             trust.require(self._workflows.snapshot)
 

@@ -1,9 +1,9 @@
 """The Python files of a project and of its user: read once, and run from those bytes.
 
 A file may import other files of its folder, also from the same bytes and never from the
-disk. Each set of files has its own package name, so that the `helpers.py` of two projects
-do not collide. Standard and installed modules always win: a `json.py` in the folder of a
-workflow has no effect.
+disk. Each set of files has its own package name, so that the `helpers.py` of two
+projects do not collide. Standard and installed modules always win: a `json.py` in the
+folder of a workflow has no effect.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ class SourceFiles:
         self._finder = _Finder(self._package, self)
 
     def run(self, path: str) -> ModuleType:
-        """Return the module of a file, which runs once. Raises whatever the file raises."""
+        """Return the module of a file, which runs once.
+
+        Raises whatever the file raises.
+        """
         name = next(name for name, file in self._modules.items() if file.path == self._root / path)
         # The finder stays there, because functions also import when they are called.
         if self._finder not in sys.meta_path:
@@ -115,14 +118,20 @@ class SourceFiles:
             return import_module(name)
 
     def find(self, name: str) -> _File | None:
-        """Return the file of a module; a folder without `__init__.py` is a package too."""
+        """Return the file of a module.
+
+        A folder without `__init__.py` is a package too.
+        """
         if name in self._modules:
             return self._modules[name]
         is_package = name == self._package or any(known.startswith(f"{name}.") for known in self._modules)
         return _File(self._root, b"", is_package=True) if is_package or name in self._packages else None
 
     def find_neighbour(self, importer: str, top: str) -> str | None:
-        """Return the package where a file's import of `top` is found; None if it is not a user's file."""
+        """Return the package where a file's import of `top` is found.
+
+        None if it is not a user's file.
+        """
         own = ".".join(importer.split(".")[:2])
         packages = sorted(self._packages, key=lambda package: package != own)
         found = next((package for package in packages if self.find(f"{package}.{top}") is not None), None)
@@ -181,7 +190,9 @@ class _Finder(Loader):
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Import a module for a user's file: `import helpers` may mean a file of its folder."""
+        """Import a module for a user's file: `import helpers` may mean a file of its
+        folder.
+        """
         top = name.partition(".")[0]
         importer = str((globals or {}).get("__name__", ""))
         package = self._files.find_neighbour(importer, top) if level == 0 else None

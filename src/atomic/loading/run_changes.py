@@ -1,8 +1,8 @@
 """Save the changes that a run makes to the project's code while it runs.
 
-A run may continue with the code that it was started with and with its own changes to it.
-After `kill -9` its changes cannot be distinguished from changes of other programs, so
-they are saved in `session.json` after each call of an agent and each step.
+A run may continue with the code that it was started with and with its own changes to
+it. After `kill -9` its changes cannot be distinguished from changes of other programs,
+so they are saved in `session.json` after each call of an agent and each step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class RunChanges:
         self._timer: asyncio.TimerHandle | None = None
 
     def note(self) -> None:
-        """Check the project now, or when the next check is due. Call it after work that may change files."""
+        """Check the project now, or when the next check is due.
+
+        Call it after work that may change files.
+        """
         if not self._approved or self._session.record.trust is None or self._timer is not None:
             return
         loop = asyncio.get_running_loop()

@@ -23,7 +23,10 @@ node_descriptions = {"draft": "Writing a draft", "review": "Reviewing it", "impr
 
 
 class FlowState(State):
-    """The data that nodes share. It is recorded after every step, so a run can be resumed."""
+    """The data that nodes share.
+
+    It is recorded after every step, so a run can be resumed.
+    """
 
     prompt: str = ""
     rounds: int = 2

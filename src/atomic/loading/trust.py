@@ -1,8 +1,8 @@
 """Decide which code of a project may run: exactly the bytes that the user has approved.
 
 `look` takes a snapshot of everything that could run, with its bytes. The user approves
-the hash of a snapshot. Code runs from the bytes of the snapshot and not from the disk, so
-a change after the approval cannot run.
+the hash of a snapshot. Code runs from the bytes of the snapshot and not from the disk,
+so a change after the approval cannot run.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ class Snapshot(msgspec.Struct, frozen=True):
         return self.approved or not self.items
 
     def allows(self, folder: Path) -> bool:
-        """Return whether agents that work in a folder may run the project's hooks and servers.
+        """Return whether agents that work in a folder may run the project's hooks and
+        servers.
 
-        Folders below the project's own may not contain any: the user was not asked about
-        those.
+        Folders below the project's own may not contain any: the user was not asked
+        about those.
         """
         real = Path(os.path.realpath(folder))
         between = [path for path in (real, *real.parents) if path.is_relative_to(self.project)]
@@ -63,7 +64,10 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class ItemChange(msgspec.Struct, frozen=True):
-    """An item and its last approval. A new one has no `before`, a removed one no `now`."""
+    """An item and its last approval.
+
+    A new one has no `before`, a removed one no `now`.
+    """
 
     change: Change
     kind: str
@@ -94,8 +98,8 @@ class RunTrust(msgspec.Struct, frozen=True):
         """Return a copy that counts the current differences as the run's own changes.
 
         Call it only when nothing but the run can have changed the project. Items that
-        Atomic runs itself never count as own changes: an agent could write them to leave
-        its sandbox.
+        Atomic runs itself never count as own changes: an agent could write them to
+        leave its sandbox.
         """
         now = _digests(snapshot)
         differ = [key for key in _differing(self.start, now) if key.partition(" ")[0] not in _RUN_BY_ATOMIC]
@@ -123,7 +127,10 @@ def _differing(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def look(project: Path | None = None, *, home: Path | None = None) -> Snapshot:
-    """Return a snapshot of a project, by default the current one. `home` replaces `$ATOMIC_HOME`."""
+    """Return a snapshot of a project, by default the current one.
+
+    `home` replaces `$ATOMIC_HOME`.
+    """
     folder = project or find_project()
     if folder is None:
         return Snapshot("", hash_of(()))
@@ -159,7 +166,10 @@ def _now() -> str:
 
 
 def revoke(project: Path | None = None, *, home: Path | None = None) -> bool:
-    """Revoke the approval of a project and return whether it had one. Raise TrustError."""
+    """Revoke the approval of a project and return whether it had one.
+
+    Raise TrustError.
+    """
     folder = project or find_project()
     return folder is not None and TrustStore(home).remove(os.path.realpath(folder), _now())
 
@@ -186,7 +196,10 @@ def require(snapshot: Snapshot) -> None:
 
 
 def names_of(snapshot: Snapshot) -> list[str]:
-    """Return the items for a message, changed and new ones first; a check by its command."""
+    """Return the items for a message, changed and new ones first.
+
+    A check by its command.
+    """
     approved = {_key(item): item.sha256 for item in snapshot.approval.items} if snapshot.approval else None
     same: list[str] = []
     different: list[str] = []
@@ -238,7 +251,10 @@ def _key(item: ApprovedItem) -> str:
 
 
 def diff_of(change: ItemChange, *, home: Path | None = None) -> list[str]:
-    """Return the difference to the approved text, without secrets; all lines of a new item."""
+    """Return the difference to the approved text, without secrets.
+
+    All lines of a new item.
+    """
     if change.change is Change.UNCHANGED:
         return []
     if change.now is not None and change.now.reason:
@@ -269,7 +285,10 @@ _CONTEXT = 3
 
 
 def _compare(old: list[str], new: list[str], old_name: str, new_name: str) -> list[str]:
-    """Return a unified diff; if too much is different, all old lines and then all new ones."""
+    """Return a unified diff.
+
+    If too much is different, all old lines and then all new ones.
+    """
     if old == new:
         return []
     shorter = min(len(old), len(new))

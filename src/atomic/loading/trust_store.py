@@ -56,7 +56,10 @@ class TrustStore:
         self._texts = self._home / "trust"
 
     def find(self, project: str) -> Approval | None:
-        """Return the approval for a real path. Raise TrustError if approvals cannot be read."""
+        """Return the approval for a real path.
+
+        Raise TrustError if approvals cannot be read.
+        """
         return self._read().projects.get(project)
 
     def put(self, project: str, approval: Approval, texts: Mapping[str, str]) -> None:
@@ -106,7 +109,9 @@ class TrustStore:
 
     @contextmanager
     def _changing(self) -> Generator[_Approvals]:
-        """Yield the approvals and write them afterwards, under a lock between processes."""
+        """Yield the approvals and write them afterwards, under a lock between
+        processes.
+        """
         try:
             self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = self.file.with_suffix(".lock")

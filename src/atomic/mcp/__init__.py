@@ -1,9 +1,10 @@
 """The MCP servers in the configurations of the user's tools, as one list.
 
-Start reading with `loader.py`. A project's entries are untrusted: `McpEntry.needs_trust` is
-true for them, and a session may use them only in a trusted project. `for_session` decides
-which servers Atomic hands to a session. Only `atomic.mcp.tool_queries` starts servers; it is
-not exported here, so that listing servers does not import it.
+Start reading with `loader.py`. A project's entries are untrusted:
+`McpEntry.needs_trust` is true for them, and a session may use them only in a trusted
+project. `for_session` decides which servers Atomic hands to a session. Only
+`atomic.mcp.tool_queries` starts servers; it is not exported here, so that listing
+servers does not import it.
 """
 
 from atomic.mcp.loader import load_mcp_entries

@@ -160,7 +160,10 @@ def _url(given: Data) -> str:
 
 
 def _texts(given: Data, key: str) -> dict[str, str]:
-    """Return a table of texts; numbers and booleans are written as in the file, null is left out."""
+    """Return a table of texts.
+
+    Numbers and booleans are written as in the file, null is left out.
+    """
     value = given.get(key)
     if value is None:
         return {}

@@ -1,6 +1,8 @@
-"""List the tools of a server at an address, over streamable HTTP or the older HTTP with events.
+"""List the tools of a server at an address, over streamable HTTP or the older HTTP with
+events.
 
-Uses the standard library, which supports proxies and certificates. It blocks, so it runs in a thread.
+Uses the standard library, which supports proxies and certificates. It blocks, so it
+runs in a thread.
 """
 
 from __future__ import annotations
@@ -92,7 +94,10 @@ def _over_http(web: _Web) -> list[str]:
 
 
 def _over_events(web: _Web) -> list[str]:
-    """List the tools over one stream of answers; its first event names the address for requests."""
+    """List the tools over one stream of answers.
+
+    Its first event names the address for requests.
+    """
     with closing(web.open("GET", web.url, None, {"Accept": _EVENTS})) as stream:
         web.require_kind(stream, _EVENTS)
         events = web.events(stream)

@@ -44,7 +44,9 @@ def places(project: Path | None, user: Path | None) -> list[Place]:
 
 
 def _path_of(place: Place) -> str:
-    """Return the path of a file, not of its target: a link does not make a file the project's."""
+    """Return the path of a file, not of its target: a link does not make a file the
+    project's.
+    """
     path = place.source.path
     return os.path.join(os.path.realpath(path.parent), path.name)
 
@@ -82,9 +84,12 @@ def _of_user(user: Path | None) -> Iterator[Place]:
 
 
 def load_mcp_entries(project: Path | None = None, user: Path | None = None) -> McpList:
-    """Return all MCP servers of a project and of the user; a broken file becomes a diagnostic.
+    """Return all MCP servers of a project and of the user.
 
-    `project` is the current one by default; `user` is a home folder other than the user's own.
+    A broken file becomes a diagnostic.
+
+    `project` is the current one by default; `user` is a home folder other than the
+    user's own.
     """
     project = project or find_project()
     reading = _Reading(None if project is None else project.resolve())
@@ -147,7 +152,9 @@ class _Reading:
 
 
 def _line_of(text: str, key: str) -> int:
-    """Return the line of a key by searching for it, since the parser does not report lines."""
+    """Return the line of a key by searching for it, since the parser does not report
+    lines.
+    """
     found = re.search(re.escape(msgspec.json.encode(key).decode()) + r"\s*:", text)
     return 1 if found is None else text.count("\n", 0, found.start()) + 1
 
@@ -157,10 +164,14 @@ _ORIGINS = list(Origin)
 
 
 def _with_hidden(entries: Iterable[McpEntry]) -> list[McpEntry]:
-    """Sort by precedence; all but the first entry of a name get the file that hides them."""
+    """Sort by precedence.
+
+    All but the first entry of a name get the file that hides them.
+    """
     winners: dict[str, Path] = {}
     result: list[McpEntry] = []
-    # Sorting is stable: files, and project servers within Claude's file, keep their order.
+    # Sorting is stable: files, and project servers within Claude's file, keep their
+    # order.
     for entry in sorted(entries, key=lambda entry: (_LOCATIONS.index(entry.location), _ORIGINS.index(entry.origin))):
         winner = winners.get(entry.name)
         winners.setdefault(entry.name, entry.path)

@@ -55,7 +55,9 @@ class Transport(StrEnum):
 
 
 class McpEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One server in one file. Its variables are unresolved until `resolved` replaces them.
+    """One server in one file.
+
+    Its variables are unresolved until `resolved` replaces them.
 
     command: the program and its arguments
     chosen: the user's choice in Atomic, which overrides the file
@@ -84,7 +86,9 @@ class McpEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown_command(self) -> tuple[str, ...]:
-        """Return the command for a screen or a log, without values of flags like `--api-key`."""
+        """Return the command for a screen or a log, without values of flags like
+        `--api-key`.
+        """
         from atomic.base.redaction import MARK, is_secret
 
         redactor = self.redactor()
@@ -103,7 +107,9 @@ class McpEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown_url(self) -> str | None:
-        """Return the address for a screen or a log, without its query, which may hold tokens."""
+        """Return the address for a screen or a log, without its query, which may hold
+        tokens.
+        """
         from urllib.parse import urlsplit, urlunsplit
 
         from atomic.base.redaction import MARK
@@ -198,7 +204,9 @@ class McpDiagnostic(msgspec.Struct, frozen=True):
 
 
 class McpList(msgspec.Struct, frozen=True):
-    """All servers that were found, in order of precedence for each name, and the problems."""
+    """All servers that were found, in order of precedence for each name, and the
+    problems.
+    """
 
     entries: Sequence[McpEntry]
     diagnostics: Sequence[McpDiagnostic] = ()

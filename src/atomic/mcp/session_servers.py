@@ -1,12 +1,12 @@
 """Choose the servers of a session and the folder they start in. Pure.
 
-An agent reads its own tool's files itself, as it does without Atomic. Atomic adds its own
-servers, and servers of other tools that the user switched on. Others would cost time and
-tokens that the user did not ask for.
+An agent reads its own tool's files itself, as it does without Atomic. Atomic adds its
+own servers, and servers of other tools that the user switched on. Others would cost
+time and tokens that the user did not ask for.
 
-`npx`, `uvx`, `python -m` and relative paths look for their program in the current folder
-first, which an untrusted project controls. No agent accepts a folder for each server, so a
-shell changes to the folder and then becomes the server.
+`npx`, `uvx`, `python -m` and relative paths look for their program in the current
+folder first, which an untrusted project controls. No agent accepts a folder for each
+server, so a shell changes to the folder and then becomes the server.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def started_in(entry: McpEntry, folder: Path) -> McpEntry:
 def with_variables(entry: McpEntry, folder: Path) -> McpEntry:
     """Return an entry with the variables that its program needs in the folder.
 
-    They make Python ignore modules in the current folder, except for a script, which may
-    need the modules of its own folder.
+    They make Python ignore modules in the current folder, except for a script, which
+    may need the modules of its own folder.
     """
     if entry.transport is not Transport.STDIO:
         return entry

@@ -35,7 +35,10 @@ class _State(msgspec.Struct, omit_defaults=False):
 
 
 def state_file(user: Path | None = None) -> Path:
-    """Return the path of the file; `user` is a home folder other than the user's own."""
+    """Return the path of the file.
+
+    `user` is a home folder other than the user's own.
+    """
     return (atomic_home() if user is None else user / ".atomic") / "mcp-state.json"
 
 
@@ -45,7 +48,10 @@ def chosen(project: Path | None, file: Path) -> Mapping[str, bool]:
 
 
 def set_enabled(name: str, enabled: bool, *, project: Path | None = None, user: Path | None = None) -> None:
-    """Switch a server on or off in a project, by default the current one. Raises McpStateError."""
+    """Switch a server on or off in a project, by default the current one.
+
+    Raises McpStateError.
+    """
     file = state_file(user)
     project = project or find_project()
     if project is None:

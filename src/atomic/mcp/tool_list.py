@@ -1,4 +1,7 @@
-"""The messages that list a server's tools. Pure: `tool_queries` and `http` transport them."""
+"""The messages that list a server's tools.
+
+Pure: `tool_queries` and `http` transport them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ _MAX_MESSAGE = 200
 
 
 class TalkError(Exception):
-    """The server cannot be reached, or its answer is invalid. `status` is an HTTP status."""
+    """The server cannot be reached, or its answer is invalid.
+
+    `status` is an HTTP status.
+    """
 
     def __init__(self, reason: str, status: int = 0) -> None:
         self.status = status
@@ -54,7 +60,10 @@ def list_tools() -> Talk:
 
 
 def messages_in(data: bytes | str) -> list[Json]:
-    """Return the messages of one line, body or event. Raises TalkError if it is not one."""
+    """Return the messages of one line, body or event.
+
+    Raises TalkError if it is not one.
+    """
     try:
         given: object = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -66,7 +75,10 @@ def messages_in(data: bytes | str) -> list[Json]:
 
 
 def result_in(message: Json, question: Json) -> Json | None:
-    """Return the result if the message answers the request. Raises TalkError if the answer is an error."""
+    """Return the result if the message answers the request.
+
+    Raises TalkError if the answer is an error.
+    """
     if "method" in message or message.get("id") != question["id"]:
         return None
     if "error" in message:

@@ -1,4 +1,7 @@
-"""List the tools of several servers at once. This starts programs, so the caller chooses which."""
+"""List the tools of several servers at once.
+
+This starts programs, so the caller chooses which.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,12 @@ async def ask_for_tools(
     cwd: str | os.PathLike[str] | None = None,
     patience: float = PATIENCE,
 ) -> list[McpAnswer]:
-    """Start or call each server, list its tools and end it; keep the order of the entries.
+    """Start or call each server, list its tools and end it.
 
-    `variables` replace those of the configuration; `env` is the environment of programs,
-    without the entry's own variables.
+    Keep the order of the entries.
+
+    `variables` replace those of the configuration; `env` is the environment of
+    programs, without the entry's own variables.
     """
 
     async def ask(entry: McpEntry) -> McpAnswer:
@@ -74,7 +79,9 @@ async def _ask(entry: McpEntry, env: Mapping[str, str], cwd: str | os.PathLike[s
 
 
 async def _in_thread(work: Callable[[], Found]) -> Found:
-    """Run a blocking call in a daemon thread, which does not delay the end of the process."""
+    """Run a blocking call in a daemon thread, which does not delay the end of the
+    process.
+    """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Found] = loop.create_future()
 

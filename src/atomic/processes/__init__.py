@@ -1,9 +1,9 @@
 """Run programs and leave nothing of them behind.
 
-Each program has its own session and process group. When it ends, by itself, by a timeout,
-by a cancellation or because Atomic was killed with SIGKILL, its whole group ends too:
-TERM, a grace period, KILL, and a check that it is gone. Only a process that moves to
-another group on purpose can escape.
+Each program has its own session and process group. When it ends, by itself, by a
+timeout, by a cancellation or because Atomic was killed with SIGKILL, its whole group
+ends too: TERM, a grace period, KILL, and a check that it is gone. Only a process that
+moves to another group on purpose can escape.
 
 Start with `execute`, which runs a program to its end, and `program` for one that stays.
 """

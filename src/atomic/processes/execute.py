@@ -24,7 +24,10 @@ MAX_OUTPUT = 64 * 1024 * 1024
 
 
 class ExecResult(msgspec.Struct, frozen=True):
-    """The output and exit code of a program; a negative code is the signal that ended it."""
+    """The output and exit code of a program.
+
+    A negative code is the signal that ended it.
+    """
 
     exit_code: int
     stdout: str
@@ -140,7 +143,8 @@ async def _supervise(order: _Order, stop: asyncio.Future[None]) -> ExecResult:
         await _first_of(child.over, stop, timeout=order.timeout)
         timed_out = not (child.over.done() or stop.done())
         if child.exit_code is not None:
-            # A child of the program may hold the pipes. It gets time to finish its output.
+            # A child of the program may hold the pipes. It gets time to finish its
+            # output.
             await _first_of(child.drained, stop, timeout=GRACE)
         survivors = await end_group(child.group)
         if order.mark is not None:
@@ -192,9 +196,9 @@ def _running(order: _Order) -> Generator[_Child]:
 class _Child:
     """One running program: its pipes and its exit in the event loop.
 
-    asyncio's own subprocess is not used. In some versions its `wait()` also waits for the
-    pipes, and so for a grandchild that holds them, and a cancellation while it connects
-    the pipes hangs. Here the start awaits nothing.
+    asyncio's own subprocess is not used. In some versions its `wait()` also waits for
+    the pipes, and so for a grandchild that holds them, and a cancellation while it
+    connects the pipes hangs. Here the start awaits nothing.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], order: _Order) -> None:

@@ -1,9 +1,10 @@
-"""Observe and end processes: groups, the exit of a child, and children that left their group.
+"""Observe and end processes: groups, the exit of a child, and children that left their
+group.
 
-An agent runs each shell command in a session of its own, so ending the agent's group does
-not reach it, and a killed agent cannot clean up. But every child inherits the environment:
-a variable with a unique value, the mark, finds them all. Only a program that is started
-with an empty environment can escape.
+An agent runs each shell command in a session of its own, so ending the agent's group
+does not reach it, and a killed agent cannot clean up. But every child inherits the
+environment: a variable with a unique value, the mark, finds them all. Only a program
+that is started with an empty environment can escape.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 async def end_group(group: int, *, grace: float = GRACE) -> list[str]:
-    """End all processes of a group: TERM, after `grace` seconds KILL. Return the survivors."""
+    """End all processes of a group: TERM, after `grace` seconds KILL.
+
+    Return the survivors.
+    """
     clock = asyncio.get_running_loop().time
     alive = _is_alive(group)
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -51,7 +55,10 @@ def send_signal(group: int, number: int) -> None:
 
 
 def _is_alive(group: int) -> bool:
-    """Return whether a process of a group lives. The first one is checked first, which is quick."""
+    """Return whether a process of a group lives.
+
+    The first one is checked first, which is quick.
+    """
     return _exists(group) and (_is_member(group, _stat(str(group))) or bool(_members(group)))
 
 
@@ -82,7 +89,8 @@ _Stat = tuple[str, str, str, int]  # number, program, state and group of a proce
 def _is_member(group: int, stat: _Stat) -> bool:
     """Return whether a process lives and belongs to a group.
 
-    Zombies do not count: process 1 reaps an orphan, and in a container it may never do so.
+    Zombies do not count: process 1 reaps an orphan, and in a container it may never do
+    so.
     """
     return stat[3] == group and stat[2] not in "ZX"
 
@@ -100,7 +108,9 @@ def _stat(pid: str) -> _Stat:
 
 
 def _read_process_file(pid: str, name: str) -> bytes:
-    """Read a file of /proc. `open` would take three times as long, for all processes each time.
+    """Read a file of /proc.
+
+    `open` would take three times as long, for all processes each time.
 
     Raises:
         OSError: the process has ended, or belongs to another user.
@@ -122,12 +132,18 @@ def new_mark() -> dict[str, str]:
 
 
 def mark_in(env: Mapping[str, str]) -> str:
-    """Return the mark of an environment as /proc shows it; an empty text if it has no mark."""
+    """Return the mark of an environment as /proc shows it.
+
+    An empty text if it has no mark.
+    """
     return f"{_MARK}={env[_MARK]}" if _MARK in env else ""
 
 
 def find_marked(mark: Mapping[str, str]) -> list[int]:
-    """Return the living processes that have the mark; none on other systems than Linux."""
+    """Return the living processes that have the mark.
+
+    None on other systems than Linux.
+    """
     if sys.platform != "linux":
         return []
     variable = mark_in(mark).encode()
@@ -155,7 +171,10 @@ def _has_variable(pid: str, variable: bytes) -> bool:
 
 
 class ExitWatch:
-    """Calls `on_exit` in the event loop, once, when a child has exited. It does not reap the child."""
+    """Calls `on_exit` in the event loop, once, when a child has exited.
+
+    It does not reap the child.
+    """
 
     def __init__(self, pid: int, on_exit: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -186,7 +205,10 @@ class ExitWatch:
 
 
 async def finish(task: asyncio.Task[None]) -> None:
-    """Wait for a task that must not be cut short. A cancellation is raised after its end."""
+    """Wait for a task that must not be cut short.
+
+    A cancellation is raised after its end.
+    """
     cancellation: asyncio.CancelledError | None = None
     while not task.done():
         try:

@@ -1,4 +1,6 @@
-"""Run a program as long as a context: pipes as streams, its exit observed, its group ended."""
+"""Run a program as long as a context: pipes as streams, its exit observed, its group
+ended.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ class Program:
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code; None while it runs, negative for the signal that ended it."""
+        """Return the exit code.
+
+        None while it runs, negative for the signal that ended it.
+        """
         return self._process.returncode
 
     @property
@@ -49,7 +54,10 @@ class Program:
         return -signal.SIGKILL if self._process.returncode is None else self._process.returncode
 
     async def stop(self, *, grace: float = GRACE) -> list[str]:
-        """End it and its group: TERM, after `grace` seconds KILL. Return the survivors."""
+        """End it and its group: TERM, after `grace` seconds KILL.
+
+        Return the survivors.
+        """
         self.survivors = await end_group(self.pid, grace=grace)
         if not self.survivors:
             # A zombie whose other threads are still ending has no exit code yet.
@@ -81,10 +89,12 @@ async def running(
     grace: float = GRACE,
     limit: int = LINE_LIMIT,
 ) -> AsyncGenerator[Program]:
-    """Run a program as long as the context. Leaving it ends the whole group, also on cancellation.
+    """Run a program as long as the context.
 
-    `env` replaces the whole environment. Without `stdin` the program reads an empty one,
-    never the terminal.
+    Leaving it ends the whole group, also on cancellation.
+
+    `env` replaces the whole environment. Without `stdin` the program reads an empty
+    one, never the terminal.
 
     Raises:
         ProgramNotFoundError: the program does not exist.

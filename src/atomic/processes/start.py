@@ -43,8 +43,8 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a program. With `one_pipe` stdout and stderr are one stream, in order.
 
-    It announces itself to a guard through the pipe `announcements`. Without one there is
-    no work between fork and exec, so Python need not copy Atomic.
+    It announces itself to a guard through the pipe `announcements`. Without one there
+    is no work between fork and exec, so Python need not copy Atomic.
 
     Raises ExecError.
     """
@@ -90,13 +90,14 @@ read -r group && { read -r _ || {
 def guard(mark: str = "", *, grace: float = 0) -> Generator[int]:
     """Kill a program and all its children when Atomic dies, even by SIGKILL.
 
-    Yields a descriptor for announcements. A shell of 1 MB reads a process group from that
-    pipe and then waits for the end of the pipe, which only Atomic keeps open. The program
-    announces itself between fork and exec, so it is never without a guard. The kernel's
-    own means, the parent death signal, would reach the program but not its children.
+    Yields a descriptor for announcements. A shell of 1 MB reads a process group from
+    that pipe and then waits for the end of the pipe, which only Atomic keeps open. The
+    program announces itself between fork and exec, so it is never without a guard. The
+    kernel's own means, the parent death signal, would reach the program but not its
+    children.
 
-    `mark` is a variable of their environment by which children in other groups are found.
-    `grace` is the number of seconds that they get before they are killed.
+    `mark` is a variable of their environment by which children in other groups are
+    found. `grace` is the number of seconds that they get before they are killed.
     """
     with _shell(_GUARD, "guard", mark, f"{grace:g}") as guard:
         assert guard.stdin is not None
@@ -177,7 +178,8 @@ def _prctl() -> Callable[[int, int], int]:
 
 
 def _die_with_parent(announcements: int) -> Callable[[], None]:
-    """Return a function to call between fork and exec: it announces the program to its guard.
+    """Return a function to call between fork and exec: it announces the program to its
+    guard.
 
     It also asks the kernel to kill the program, which is faster.
     """

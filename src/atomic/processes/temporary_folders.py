@@ -1,7 +1,7 @@
 """Name temporary folders, and remove those of processes that were killed.
 
-A folder has the name `atomic-KIND-PID-NAMESPACE-RANDOM`. A process number is unique only
-in its namespace, and containers may share the folder for temporary files.
+A folder has the name `atomic-KIND-PID-NAMESPACE-RANDOM`. A process number is unique
+only in its namespace, and containers may share the folder for temporary files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def temporary_prefix(kind: str) -> str:
 
 
 def remove_leftovers(folder: str | None = None) -> int:
-    """Remove the temporary folders of ended processes of this user, and return their number."""
+    """Remove the temporary folders of ended processes of this user, and return their
+    number.
+    """
     folder = folder or tempfile.gettempdir()
     try:
         with os.scandir(folder) as entries:

@@ -17,13 +17,16 @@ from atomic.providers.events import AgentEvent, EndReason, TurnEnded
 _WRAPPED = "value"
 # An opening bracket and a character that may follow it in JSON.
 _BRACKET = re.compile(r"""\{(?=\s{0,99}["}])|\[(?=\s{0,99}["\[{\]\d\-tfn])""")
-# Characters that may be parsed as JSON without success, plus twice the length of the text.
+# Characters that may be parsed as JSON without success, plus twice the length of the
+# text.
 _WASTED = 1_000_000
 _MAX_DOCUMENTS = 1000  # that are tried per text
 
 
 class Wanted(Generic[ValueT]):
-    """A type and its JSON Schema, always of an object: other types are wrapped into one."""
+    """A type and its JSON Schema, always of an object: other types are wrapped into
+    one.
+    """
 
     def __init__(self, type: type[ValueT]) -> None:
         self.type = type
@@ -40,7 +43,10 @@ class Wanted(Generic[ValueT]):
         self.schema: dict[str, Any] = {**inner, "$defs": definitions} if definitions else inner
 
     def read(self, data: Any) -> ValueT:
-        """Convert decoded JSON to the type. Raise UnreadableAnswerError with the reason."""
+        """Convert decoded JSON to the type.
+
+        Raise UnreadableAnswerError with the reason.
+        """
         problem: Exception | None = None
         for version in self._unwrapped(data):
             try:
@@ -73,7 +79,8 @@ class Wanted(Generic[ValueT]):
 
 
 def documents_in(text: str) -> Iterator[Any]:
-    """Yield the whole text if it is JSON, else every object and list in it, outer first.
+    """Yield the whole text if it is JSON, else every object and list in it, outer
+    first.
 
     A long truncated answer could be parsed again from each of its brackets, so the
     number of characters that are parsed without success is limited.
@@ -114,7 +121,10 @@ def answer_tool(wanted: Wanted[ValueT], answers: list[ValueT]) -> CustomTool:
 
 
 async def ask_in_text(send: Callable[[str], AsyncIterator[AgentEvent]], wanted: Wanted[ValueT], prompt: str) -> ValueT:
-    """Ask for JSON in the text, and once more if it cannot be read. Raise AnswerError."""
+    """Ask for JSON in the text, and once more if it cannot be read.
+
+    Raise AnswerError.
+    """
     schema = json.dumps(wanted.schema)
     return await ask_with_repair(
         send,
@@ -126,7 +136,10 @@ async def ask_in_text(send: Callable[[str], AsyncIterator[AgentEvent]], wanted: 
 async def ask_with_repair(
     send: Callable[[str], AsyncIterator[AgentEvent]], wanted: Wanted[ValueT], prompt: str, *, repairs: int = 1
 ) -> ValueT:
-    """Read the last message as JSON and ask again up to `repairs` times. Raise AnswerError."""
+    """Read the last message as JSON and ask again up to `repairs` times.
+
+    Raise AnswerError.
+    """
     for _ in range(repairs):
         try:
             return wanted.read_text(await _last_text(send(prompt)))

@@ -72,7 +72,10 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CustomTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A Python function that an agent may call; `tool()` makes one from a typed function."""
+    """A Python function that an agent may call.
+
+    `tool()` makes one from a typed function.
+    """
 
     name: str
     description: str
@@ -84,7 +87,10 @@ class CustomTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a session. Opening refuses an option that a provider does not support."""
+    """The options of a session.
+
+    Opening refuses an option that a provider does not support.
+    """
 
     cwd: str | PathLike[str] | None = None  # None: the current folder
     system_prompt: str | None = None  # in addition to the agent's own
@@ -110,8 +116,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
     resume: bool = False
     fork: bool = False
-    # Take a message in the middle of a turn. Without it, interrupt and send the message as
-    # the next prompt.
+    # Take a message in the middle of a turn. Without it, interrupt and send the message
+    # as the next prompt.
     steer: bool = False
     subagents: bool = False  # `SessionOptions.agents`
     custom_tools: bool = False
@@ -184,7 +190,10 @@ class AgentSession(Protocol):
 
     @property
     def id(self) -> str:
-        """Return the provider's id of the session; `SessionOptions.resume` accepts it."""
+        """Return the provider's id of the session.
+
+        `SessionOptions.resume` accepts it.
+        """
         ...
 
     def send(self, prompt: str) -> AsyncIterator[AgentEvent]:
@@ -195,7 +204,10 @@ class AgentSession(Protocol):
         ...
 
     async def interrupt(self) -> None:
-        """Stop the turn within 2 s; the session stays usable. Do nothing without a turn."""
+        """Stop the turn within 2 s; the session stays usable.
+
+        Do nothing without a turn.
+        """
         ...
 
     async def context(self) -> ContextUsage: ...
@@ -209,7 +221,10 @@ class AgentSession(Protocol):
         ...
 
     async def ask_for(self, type: type[ValueT], prompt: str) -> ValueT:
-        """Run one turn and return its answer as a value of `type`. Raise AnswerError."""
+        """Run one turn and return its answer as a value of `type`.
+
+        Raise AnswerError.
+        """
         ...
 
 

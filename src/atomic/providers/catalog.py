@@ -1,4 +1,7 @@
-"""Find a provider by its name; its module, and with it an SDK, is imported on demand."""
+"""Find a provider by its name.
+
+Its module, and with it an SDK, is imported on demand.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ _NEEDS = {
 
 
 def require_provider(name: str, settings: Settings | None = None) -> AgentProvider:
-    """Return the provider of that name: claude, opencode, copilot, acp:NAME or replay:FILE.
+    """Return the provider of that name: claude, opencode, copilot, acp:NAME or
+    replay:FILE.
 
     Read the user's settings if none are given. Raise UnknownProviderError with the
     nearest name.

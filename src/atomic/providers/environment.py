@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from atomic.base.redaction import is_secret_variable
 
-# Variables that name a repository. Git sets them for its hooks; with them, an agent would
-# use another repository than Atomic.
+# Variables that name a repository. Git sets them for its hooks; with them, an agent
+# would use another repository than Atomic.
 GIT_VARIABLES = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",

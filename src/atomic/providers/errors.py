@@ -8,7 +8,10 @@ from atomic.base.errors import AtomicError, suggest
 
 
 class ProviderError(AtomicError):
-    """An agent cannot be used as requested. `remedy` explains how to fix it, if known."""
+    """An agent cannot be used as requested.
+
+    `remedy` explains how to fix it, if known.
+    """
 
     def __init__(self, message: str, *, provider: str = "", remedy: str = "") -> None:
         self.provider = provider

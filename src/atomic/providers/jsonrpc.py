@@ -51,7 +51,10 @@ class Framing(Protocol):
     """How messages are framed in the stream."""
 
     def messages(self, stdout: asyncio.StreamReader, /) -> AsyncGenerator[Any]:
-        """Yield each decoded message until the stream ends. Raise UnreadableMessageError."""
+        """Yield each decoded message until the stream ends.
+
+        Raise UnreadableMessageError.
+        """
         ...
 
     def framed(self, content: bytes, /) -> bytes:
@@ -185,7 +188,10 @@ class JsonRpc:
         self._listening = [reading, asyncio.create_task(self._watch(reading), name="jsonrpc-exit")]
 
     async def stop(self) -> None:
-        """Stop reading and cancel running answers; do not wait for one that ignores it."""
+        """Stop reading and cancel running answers.
+
+        Do not wait for one that ignores it.
+        """
         tasks = [*self._listening, *self._answering]
         for task in tasks:
             task.cancel()
@@ -238,7 +244,8 @@ class JsonRpc:
             async with aclosing(self._framing.messages(self._program.stdout)) as messages:
                 async for message in messages:
                     self._take(message)
-                    # Let others handle the message first: a flood must fill the pipe, not our memory.
+                    # Let others handle the message first: a flood must fill the pipe,
+                    # not our memory.
                     await asyncio.sleep(0)
         except UnreadableMessageError as error:
             self.fault = str(error)

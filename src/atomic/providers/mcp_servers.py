@@ -41,8 +41,8 @@ class ConfiguredServers:
     """The MCP servers that a project and its user configure.
 
     In a project that is not trusted only the user's servers are used, and they start in
-    the home folder. This includes servers of the agent's own configuration, which it would
-    start in the project: Atomic passes them under the same name.
+    the home folder. This includes servers of the agent's own configuration, which it
+    would start in the project: Atomic passes them under the same name.
     """
 
     def __init__(
@@ -99,7 +99,9 @@ class ConfiguredServers:
         return _server(entry, tools=answer.tools)
 
     def _moved(self, entries: Sequence[McpEntry]) -> tuple[list[McpServer], list[McpVariableError]]:
-        """Return an agent's own servers, started in the home folder, and the errors of the others."""
+        """Return an agent's own servers, started in the home folder, and the errors of
+        the others.
+        """
         from atomic.mcp import McpVariableError
         from atomic.mcp.session_servers import started_in
 
@@ -115,7 +117,9 @@ class ConfiguredServers:
         return servers, missing
 
     def _started_elsewhere(self, entries: Sequence[McpEntry]) -> Iterator[str]:
-        """Yield messages about servers that refer to the current folder and start in another one."""
+        """Yield messages about servers that refer to the current folder and start in
+        another one.
+        """
         from atomic.mcp.session_servers import names_current_folder
 
         for entry in entries:
@@ -123,14 +127,19 @@ class ConfiguredServers:
                 yield f'MCP server "{entry.name}" starts in {self._home}: this project is not trusted (atomic trust)'
 
     def _is_ours(self, file: Path) -> bool:
-        """Return whether a file is Atomic's own. Problems of other files are shown by `/mcp` only."""
+        """Return whether a file is Atomic's own.
+
+        Problems of other files are shown by `/mcp` only.
+        """
         folders = [self._atomic_home]
         if self._trusted and self._project is not None:
             folders.append(self._project / ".atomic")
         return file.parent in folders
 
     async def _query(self, entries: Sequence[McpEntry]) -> list[McpAnswer]:
-        """Start the servers and ask for their tools: in the project if it is trusted, else in the home folder."""
+        """Start the servers and ask for their tools: in the project if it is trusted,
+        else in the home folder.
+        """
         if not entries:
             return []
         from atomic.mcp.session_servers import with_variables
@@ -158,7 +167,9 @@ def _unsupported(chosen: ForSession, provider: AgentProvider) -> Iterator[str]:
 
 
 def _lacks_variable(error: McpVariableError, provider: AgentProvider) -> str:
-    """Return a message about an agent's own server that Atomic cannot start in the home folder."""
+    """Return a message about an agent's own server that Atomic cannot start in the home
+    folder.
+    """
     needs = f'it needs the variable "{error.variable}", {error.reason}'
     if provider.capabilities.mcp_switching:
         return f'MCP server "{error.server}" is left out: {needs}'

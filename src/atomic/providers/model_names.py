@@ -32,7 +32,10 @@ def original_model(entity: object, provider: str) -> str | None:
 
 
 def named_model(name: str | None) -> str | None:
-    """Return the name for a provider other than Claude; None for a family such as "opus"."""
+    """Return the name for a provider other than Claude.
+
+    None for a family such as "opus".
+    """
     return None if name in (None, "inherit", "opus", "sonnet", "haiku") else name
 
 

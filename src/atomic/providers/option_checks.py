@@ -65,7 +65,9 @@ def _refuse_unsupported(provider: str, can: Capabilities, options: SessionOption
 
 
 def only_named(options: SessionOptions) -> SessionOptions:
-    """Leave out optional servers, and tools of them, that the list of tools does not name."""
+    """Leave out optional servers, and tools of them, that the list of tools does not
+    name.
+    """
     if options.tools is None:
         return options
     kept = [server for server in options.mcp_servers if not server.optional or _named(server, options.tools)]

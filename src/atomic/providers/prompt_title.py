@@ -8,7 +8,9 @@ _HEAD = re.compile(r"\[atomic((?: [a-z]+=[^\s\]]*)*)\]")
 
 
 def role_and_task(prompt: str) -> tuple[str | None, str | None]:
-    """Return the role and task in the first line: `[atomic role=worker task=3 attempt=1]`."""
+    """Return the role and task in the first line: `[atomic role=worker task=3
+    attempt=1]`.
+    """
     words = _words(prompt)
     return words.get("role"), words.get("task")
 

@@ -1,4 +1,5 @@
-"""Record every call of a provider as a line of JSON: prompt, options, events, file changes.
+"""Record every call of a provider as a line of JSON: prompt, options, events, file
+changes.
 
 The first line is `{"atomic_recording": 1, "command": [...]}`. Several sessions, also in
 several processes, may write to one file: a finished call is written as one line under a
@@ -37,15 +38,18 @@ GIT_SECONDS = 10.0  # for finding changed files, before a turn and after it
 
 _BINARY_PATCH = "\nGIT binary patch\n"
 
-# msgspec inspects a type when it is first decoded. Two threads doing that at the same time
-# crash the interpreter.
+# msgspec inspects a type when it is first decoded. Two threads doing that at the same
+# time crash the interpreter.
 _decode_lock = threading.Lock()
 
 _log = logging.getLogger(__name__)
 
 
 class RecordingError(ProviderError):
-    """A file is not a recording or is damaged; the text gives the place and the reason."""
+    """A file is not a recording or is damaged.
+
+    The text gives the place and the reason.
+    """
 
     def __init__(self, path: Path, reason: str, *, line: int | None = None) -> None:
         self.path = path
@@ -96,7 +100,9 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """A whole file. `cut_off` is the number of an incomplete last line, which is ignored."""
+    """A whole file. `cut_off` is the number of an incomplete last line, which is
+    ignored.
+    """
 
     calls: Sequence[RecordedCall]
     command: Sequence[str] = ()
@@ -149,7 +155,10 @@ def _header(path: Path, line: bytes) -> _Header:
 
 
 class Recorder:
-    """Records the calls of one session. A problem is reported once and never ends a turn."""
+    """Records the calls of one session.
+
+    A problem is reported once and never ends a turn.
+    """
 
     def __init__(self, provider: str, options: SessionOptions) -> None:
         assert options.record is not None

@@ -94,7 +94,10 @@ class ReplayProvider(LiveProvider):
             return calls[at]
 
     async def make_changes(self, folder: Path, call: RecordedCall) -> None:
-        """Change the files as the call did. Raise PatchError and change nothing on failure."""
+        """Change the files as the call did.
+
+        Raise PatchError and change nothing on failure.
+        """
         if not call.has_changed_files:
             return
         from atomic.git import apply_changes
@@ -156,7 +159,9 @@ class ReplaySession(LiveSession):
             playing.result()
 
     async def stop_turn(self, turn: Turn) -> None:
-        """Stop playing. Files change only at the end of a call, so nothing is half changed."""
+        """Stop playing. Files change only at the end of a call, so nothing is half
+        changed.
+        """
         if self._playing is None:
             turn.end(EndReason.INTERRUPTED)
         else:

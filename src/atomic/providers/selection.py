@@ -23,7 +23,8 @@ from atomic.providers.programs import START_VARIABLE
 BY_PREFERENCE = ("claude", "opencode", "copilot")
 CHECK_SECONDS = 10.0
 MODELS_SECONDS = 60.0  # some programs ask their service
-# At its first start Copilot unpacks itself. If it were cut short, it would begin again each time.
+# At its first start Copilot unpacks itself. If it were cut short, it would begin again
+# each time.
 _CHECK_SECONDS_BY_AGENT = {"copilot": 60.0}
 _KNOW_FAMILIES = ("claude", "replay")  # opus, sonnet and haiku are models there
 _KNOW_LOGIN = ("claude", "copilot")  # these know without a session whether the user is logged in
@@ -54,8 +55,8 @@ class NamesModel(Protocol):
 async def choose_provider(name: str | None, settings: Settings) -> AgentProvider:
     """Return the named agent, else the configured one, else the first that can be used.
 
-    Raises NoAgentError, WrongAgentError for a wrong name, and ProviderError if the agent
-    cannot be used.
+    Raises NoAgentError, WrongAgentError for a wrong name, and ProviderError if the
+    agent cannot be used.
     """
     if name is not None:
         return named_provider(name, settings)
@@ -67,7 +68,8 @@ async def choose_provider(name: str | None, settings: Settings) -> AgentProvider
         for candidate in BY_PREFERENCE:
             health = await check_agent(candidate, settings)
             if health.ok and wrong_paths:
-                # Do not charge another agent than the one that the user has set a path for.
+                # Do not charge another agent than the one that the user has set a path
+                # for.
                 raise NoAgentError(wrong_paths[0])
             if health.ok:
                 return require_provider(candidate, settings)
@@ -83,7 +85,9 @@ async def choose_provider(name: str | None, settings: Settings) -> AgentProvider
 
 
 def named_provider(name: str, settings: Settings, *, origin: str = "") -> AgentProvider:
-    """Return the agent of that name; `origin` is the source of the name, for the message.
+    """Return the agent of that name.
+
+    `origin` is the source of the name, for the message.
 
     Raises WrongAgentError, or ProgramMissingError if its SDK is not installed.
     """
@@ -140,7 +144,10 @@ async def require_usable(names: Iterable[str], settings: Settings) -> None:
 
 
 async def remedy_for(provider: AgentProvider, why: str = "") -> str:
-    """Return how to repair an agent that failed; empty if it works, or if `why` explains it."""
+    """Return how to repair an agent that failed.
+
+    Empty if it works, or if `why` explains it.
+    """
     if START_VARIABLE in why:
         return ""  # it did not start in time, and a check would take as long
     with neutral_folder():
@@ -163,7 +170,10 @@ async def list_models(provider: AgentProvider) -> Sequence[ModelInfo]:
 
 
 class ModelFinder:
-    """Finds an agent's models that files name; the agent lists its models at most once."""
+    """Finds an agent's models that files name.
+
+    The agent lists its models at most once.
+    """
 
     def __init__(self, provider: AgentProvider, warn: Callable[[str], None]) -> None:
         self._provider = provider
@@ -171,7 +181,10 @@ class ModelFinder:
         self._known: list[str] | None = None
 
     async def find(self, entity: NamesModel) -> str | None:
-        """Return the model that an entity names; None if it names none or the agent has no such model."""
+        """Return the model that an entity names.
+
+        None if it names none or the agent has no such model.
+        """
         provider = self._provider
         original = original_model(entity, provider.name)
         if provider.name in _KNOW_FAMILIES:
@@ -187,7 +200,10 @@ class ModelFinder:
 
 
 async def _limited(name: str, check: Coroutine[Any, Any, Health]) -> Health:
-    """Return the result of a check; a check that fails or takes too long is a result, too."""
+    """Return the result of a check.
+
+    A check that fails or takes too long is a result, too.
+    """
     task = asyncio.create_task(check)
     seconds = _CHECK_SECONDS_BY_AGENT.get(name, CHECK_SECONDS)
     await asyncio.wait({task}, timeout=seconds)
@@ -206,7 +222,9 @@ async def _limited(name: str, check: Coroutine[Any, Any, Health]) -> Health:
 
 @contextmanager
 def neutral_folder() -> Generator[None]:
-    """Work in an empty folder, so that a checked program does not load a project's plugins."""
+    """Work in an empty folder, so that a checked program does not load a project's
+    plugins.
+    """
     for name in BY_PREFERENCE:
         variable = f"ATOMIC_{name.upper()}_PATH"
         path = os.environ.get(variable, "")

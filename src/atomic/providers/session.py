@@ -1,4 +1,5 @@
-"""Base classes of providers and sessions: one turn at a time, one end, a safe interrupt.
+"""Base classes of providers and sessions: one turn at a time, one end, a safe
+interrupt.
 
 An adapter implements how its program starts a turn, stops one and is killed. All
 guarantees to callers are implemented here, once.
@@ -27,7 +28,8 @@ from atomic.providers.recording import CallRecorder, Recorder
 from atomic.providers.turn import Turn
 from atomic.questions import Question
 
-# An interrupt takes at most 2 s: first the program may stop by itself, then it is killed.
+# An interrupt takes at most 2 s: first the program may stop by itself, then it is
+# killed.
 STOP_SECONDS = 1.4
 KILL_SECONDS = 0.5
 CLEANUP_SECONDS = 30.0  # for the previous turn, before the next one fails
@@ -67,7 +69,10 @@ class LiveSession(ABC):
 
     @abstractmethod
     async def stop_turn(self, turn: Turn) -> None:
-        """Ask the program to stop this turn; its own end still arrives through `run_turn`."""
+        """Ask the program to stop this turn.
+
+        Its own end still arrives through `run_turn`.
+        """
 
     @abstractmethod
     async def break_off(self) -> None:
@@ -86,7 +91,10 @@ class LiveSession(ABC):
         return self._send(prompt, None)
 
     async def interrupt(self) -> None:
-        """Stop the turn within 2 s; the session stays usable. Do nothing without a turn."""
+        """Stop the turn within 2 s; the session stays usable.
+
+        Do nothing without a turn.
+        """
         turn = self._turn
         if turn is None or turn.over:
             return
@@ -108,7 +116,9 @@ class LiveSession(ABC):
             self._stopping = asyncio.create_task(self.interrupt())
 
     def keep_secret(self, *environments: Mapping[str, str]) -> None:
-        """Keep values of these environments that look like secrets out of the recording."""
+        """Keep values of these environments that look like secrets out of the
+        recording.
+        """
         if self._recorder is not None:
             self._recorder.learn(*environments)
 
@@ -131,7 +141,10 @@ class LiveSession(ABC):
         raise UnsupportedError(f"{self.provider} cannot change the model of a session", provider=self.provider)
 
     async def ask_for(self, type: type[ValueT], prompt: str) -> ValueT:
-        """Run one turn and return its answer as a value of `type`. Raise AnswerError."""
+        """Run one turn and return its answer as a value of `type`.
+
+        Raise AnswerError.
+        """
         wanted = Wanted(type)
         if self.capabilities.structured == "native":
             return await ask_with_repair(partial(self._send, schema=wanted.schema), wanted, prompt, repairs=2)
@@ -155,7 +168,10 @@ class LiveSession(ABC):
             await undisturbed(self._finish(turn, self._work, call))
 
     async def _events_of(self, turn: Turn, call: CallRecorder | None) -> AsyncGenerator[AgentEvent]:
-        """Yield the events of a turn; the call is recorded before the end is yielded."""
+        """Yield the events of a turn.
+
+        The call is recorded before the end is yielded.
+        """
         async with aclosing(turn.events()) as events:
             async for event in events:
                 if call is not None and isinstance(event, TurnEnded):
@@ -189,7 +205,9 @@ class LiveSession(ABC):
         turn.end(EndReason.ERROR, error=f"{self.provider} ended the stream without ending the turn")
 
     async def _finish(self, turn: Turn, work: asyncio.Task[None], call: CallRecorder | None) -> None:
-        """Clean up after a turn: the reader has closed the iterator or has read the end."""
+        """Clean up after a turn: the reader has closed the iterator or has read the
+        end.
+        """
         try:
             if not turn.over:
                 await self.interrupt()
@@ -216,7 +234,10 @@ class LiveSession(ABC):
         return task.done() and not task.cancelled() and task.exception() is None
 
     async def _cancel_and_wait(self, work: asyncio.Task[None]) -> None:
-        """Cancel the work of a turn and wait briefly; the next turn waits for the rest."""
+        """Cancel the work of a turn and wait briefly.
+
+        The next turn waits for the rest.
+        """
         self._cancel(work)
         await asyncio.wait({work}, timeout=KILL_SECONDS)
 
@@ -285,7 +306,10 @@ class LiveProvider(ABC):
                 await undisturbed(session.settle())
 
     async def _entered(self, stack: AsyncExitStack, options: SessionOptions) -> LiveSession:
-        """Start the session. If the program does not start, add the remedy of `check`."""
+        """Start the session.
+
+        If the program does not start, add the remedy of `check`.
+        """
         try:
             return await stack.enter_async_context(self.start(options))
         except ProgramFailedError as error:

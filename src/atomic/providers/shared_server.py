@@ -13,8 +13,9 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """Hands one value to many users. Its own task opens and closes it, as users may leave
-    in any order.
+    """Hands one value to many users.
+
+    Its own task opens and closes it, as users may leave in any order.
     """
 
     def __init__(self, start: Callable[[], AbstractAsyncContextManager[T]]) -> None:
@@ -26,8 +27,9 @@ class Shared(Generic[T]):
 
     @asynccontextmanager
     async def use(self) -> AsyncGenerator[T]:
-        """Yield the value, started if needed. Raise an error of the start to all who wait
-        for it.
+        """Yield the value, started if needed.
+
+        Raise an error of the start to all who wait for it.
         """
         self._users += 1
         try:
@@ -42,8 +44,9 @@ class Shared(Generic[T]):
                 await self._close()
 
     def drop(self, value: T | None = None) -> None:
-        """Replace a dead value for the next user; with `value`, only if it is the current
-        one.
+        """Replace a dead value for the next user.
+
+        With `value`, only if it is the current one.
         """
         if self._ready is None or self._leave is None or (value is not None and not self._hands_out(value)):
             return

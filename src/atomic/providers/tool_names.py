@@ -62,7 +62,9 @@ def spelled(names: Iterable[str], provider: str) -> list[str]:
 
 
 def _kept(name: str, plain: str, provider: str) -> str:
-    """Return a name without spellings: in lower case if it is a common tool, else as given."""
+    """Return a name without spellings: in lower case if it is a common tool, else as
+    given.
+    """
     if provider == "copilot" and name.startswith("mcp__"):
         return "-".join(name.removeprefix("mcp__").split("__", 1)).removesuffix("-*")
     return plain if provider != "claude" and plain in _SPELLINGS["claude"] else name

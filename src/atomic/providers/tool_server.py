@@ -46,8 +46,9 @@ _VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 
 class ToolProtocol:
-    """Answers MCP messages. A call ends when it is done, its context ends, or its client
-    cancels it.
+    """Answers MCP messages.
+
+    A call ends when it is done, its context ends, or its client cancels it.
     """
 
     def __init__(self, tools: Sequence[CustomTool]) -> None:
@@ -55,7 +56,10 @@ class ToolProtocol:
         self._calls: dict[tuple[str, str], asyncio.Task[Json]] = {}  # by client and request id
 
     async def exchange(self, message: Json) -> Json:
-        """Answer any message of a single client; a notification gets an empty result."""
+        """Answer any message of a single client.
+
+        A notification gets an empty result.
+        """
         if not is_request(message):
             self.notice(message)
             return {"jsonrpc": "2.0", "result": {}}
@@ -164,7 +168,10 @@ async def serving_tools(tools: Sequence[CustomTool]) -> AsyncGenerator[ToolServe
 
 
 class _Handler:
-    """Serves all clients. A call ends with its connection, or when its client cancels it."""
+    """Serves all clients.
+
+    A call ends with its connection, or when its client cancels it.
+    """
 
     def __init__(self, protocol: ToolProtocol, token: str) -> None:
         self._protocol = protocol

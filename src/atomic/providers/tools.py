@@ -77,7 +77,9 @@ def _arguments_of(name: str, function: Callable[..., Any]) -> type[msgspec.Struc
 
 
 def _hints_of(name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the parameter types, also of `functools.partial` and objects with `__call__`."""
+    """Return the parameter types, also of `functools.partial` and objects with
+    `__call__`.
+    """
     plain = function
     while isinstance(plain, functools.partial):
         plain = cast("functools.partial[Any]", plain).func

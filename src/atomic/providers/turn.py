@@ -24,8 +24,9 @@ _log = logging.getLogger(__name__)
 
 
 class Turn:
-    """A queue of events from an adapter to a reader. The first `end` wins and is the last
-    event.
+    """A queue of events from an adapter to a reader.
+
+    The first `end` wins and is the last event.
     """
 
     def __init__(self, provider: str, *, on_event: Callable[[AgentEvent], None] | None = None) -> None:

@@ -1,4 +1,6 @@
-"""Run the checks on known files, find checks in a project that had none, and turn red checks into a task."""
+"""Run the checks on known files, find checks in a project that had none, and turn red
+checks into a task.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ MAX_RUNS = 3  # of the checks, if files change while they run
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """The results of the checks, the files after them, and the files that changed while they ran."""
+    """The results of the checks, the files after them, and the files that changed while
+    they ran.
+    """
 
     results: Sequence[CheckResult]
     after: FolderSnapshot
@@ -45,17 +49,22 @@ class Checked(msgspec.Struct, frozen=True):
         return [one for one in self.results if one.exit_code != 0 and run.checks.must_pass(one.command)]
 
     def is_green(self, run: RunFolder) -> bool:
-        """Return whether checks ran and leave nothing to do. A tree without checks is not green: one may come later."""
+        """Return whether checks ran and leave nothing to do.
+
+        A tree without checks is not green: one may come later.
+        """
         return bool(self.results) and not self.moved and not self.missing(run)
 
 
 async def check_tree(
     run: RunFolder, *, now: FolderSnapshot | None = None, runs: int = 1, work: Collection[str] = ()
 ) -> Checked:
-    """Run the checks, and again, up to `runs` times, while files change that checks do not write.
+    """Run the checks, and again, up to `runs` times, while files change that checks do
+    not write.
 
-    `now`: a snapshot that the caller has just taken. Only Atomic's own code may have run since. `work`: files that the
-    task has changed. What is committed of these and of other tasks' files is never taken for a file that checks write.
+    `now`: a snapshot that the caller has just taken. Only Atomic's own code may have
+    run since. `work`: files that the task has changed. What is committed of these and
+    of other tasks' files is never taken for a file that checks write.
     """
     work = work_of(run).union(work)
     while True:
@@ -81,7 +90,9 @@ def work_of(run: RunFolder) -> set[str]:
 
 
 async def deleted_by_checks(run: RunFolder, work: Iterable[str]) -> list[str]:
-    """Return the committed files of this work that a check has deleted and that are still gone."""
+    """Return the committed files of this work that a check has deleted and that are
+    still gone.
+    """
     repository = find_repository(run.cwd)
     root = run.cwd if repository is None else repository.root
     gone = [path for path in {*work}.intersection(run.checks.deleted) if content_of(root / path) == "deleted"]
@@ -89,7 +100,10 @@ async def deleted_by_checks(run: RunFolder, work: Iterable[str]) -> list[str]:
 
 
 async def _committed(run: RunFolder, paths: Collection[str]) -> set[str]:
-    """Return which of these files the last commit has. Others may be outputs, which a check may write and remove."""
+    """Return which of these files the last commit has.
+
+    Others may be outputs, which a check may write and remove.
+    """
     repository = find_repository(run.cwd)
     if not paths or repository is None or (await repository.head())[0] is None:
         return set()
@@ -109,7 +123,9 @@ def deleting(paths: Sequence[str]) -> str:
 async def watch_checks(
     run: RunFolder, before: FolderSnapshot, checks: Callable[[], Awaitable[ResultT]]
 ) -> tuple[ResultT, FolderSnapshot]:
-    """Run checks, compare the user's files, and return the result and a snapshot after the checks."""
+    """Run checks, compare the user's files, and return the result and a snapshot after
+    the checks.
+    """
     checkout = Checkout(run)
     await checkout.begin_checks(before)
     try:
@@ -186,7 +202,9 @@ async def look_for_check(ctx: Ralph, run: RunFolder) -> None:
 
 
 async def _is_new(ctx: Ralph, run: RunFolder, found: CheckCommand) -> bool:
-    """Return whether this run added the file that defines a check: agents could have run it themselves."""
+    """Return whether this run added the file that defines a check: agents could have
+    run it themselves.
+    """
     start = ctx.state.start
     assert start is not None  # `prepare` has taken it
     changes = await run.snapshots.changes(start, await run.snapshots.take())

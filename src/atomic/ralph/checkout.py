@@ -1,7 +1,9 @@
-"""The user's checkout between turns: its branch, its history, and the user's uncommitted files.
+"""The user's checkout between turns: its branch, its history, and the user's
+uncommitted files.
 
-A turn may only add commits to the current branch. It may not leave the branch, rewrite it, or touch the user's
-uncommitted files. A change of the branch while no turn runs comes from the user: the run pauses with a message.
+A turn may only add commits to the current branch. It may not leave the branch, rewrite
+it, or touch the user's uncommitted files. A change of the branch while no turn runs
+comes from the user: the run pauses with a message.
 """
 
 from __future__ import annotations
@@ -83,7 +85,10 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The branch of the work, and the checkout as it was seen last; a fact of the run."""
+    """The branch of the work, and the checkout as it was seen last.
+
+    A fact of the run.
+    """
 
     good: Position  # the last position that was allowed
     seen: Seen | None = None  # None while a turn runs
@@ -97,20 +102,26 @@ def _read_known(fact: Any) -> Known:
 
 
 def commit_hooks(facts: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the hooks that could have refused a commit, and the files that are in no commit."""
+    """Return the hooks that could have refused a commit, and the files that are in no
+    commit.
+    """
     found = facts.get(POSITION, {})
     return found.get("hooks", []), found.get("uncommitted", [])
 
 
 def index_after_turn(facts: Mapping[str, Any]) -> tuple[str | None, dict[str, Entry | None]]:
-    """Return the last commit, and the staged changes of the user's files after the last turn."""
+    """Return the last commit, and the staged changes of the user's files after the last
+    turn.
+    """
     found = facts.get(POSITION)
     seen = None if found is None else _read_known(found).seen
     return (None, {}) if seen is None else (seen.position.head, seen.staged)
 
 
 def is_turn_open(facts: Mapping[str, Any]) -> bool:
-    """Return whether a turn or a check began and did not end, so its changes are not known."""
+    """Return whether a turn or a check began and did not end, so its changes are not
+    known.
+    """
     found = facts.get(POSITION)
     if facts.get(CHECKING):
         return True
@@ -121,7 +132,10 @@ _open_checks: Counter[Path] = Counter()  # by session folder, in this process
 
 
 class Checkout:
-    """The checkout around turns and checks; in a folder without git its methods do nothing."""
+    """The checkout around turns and checks.
+
+    In a folder without git its methods do nothing.
+    """
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
@@ -138,10 +152,11 @@ class Checkout:
         return read_users_files(self._facts)
 
     async def begin(self, now: FolderSnapshot) -> None:
-        """Record the branch of the work and the user's uncommitted files, before any check runs.
+        """Record the branch of the work and the user's uncommitted files, before any
+        check runs.
 
-        On a resume, troubles of files that an earlier start recorded are kept, and files that checks wrote are not
-        listed.
+        On a resume, troubles of files that an earlier start recorded are kept, and
+        files that checks wrote are not listed.
         """
         repository = find_repository(self._run.cwd)
         if repository is None:
@@ -167,7 +182,8 @@ class Checkout:
                 "HEAD is detached: the commits of this run will be on no branch. git switch -c NAME gives them one"
             )
         self._note(Known(position, Seen(position, now.tree)))
-        # Without a commit nothing separates the user's files from the project: all belong to it.
+        # Without a commit nothing separates the user's files from the project: all
+        # belong to it.
         if position.head is None:
             await self._keep_existing(repository.root, now, "git add -A && git commit")
             return
@@ -185,7 +201,9 @@ class Checkout:
             self._run.say(f"Uncommitted work in {named(files.unreadable)} is not protected: git cannot read it")
 
     async def _keep_existing(self, root: Path, now: FolderSnapshot, commands: str) -> None:
-        """Keep copies of the files that exist before the first turn of a run without a commit."""
+        """Keep copies of the files that exist before the first turn of a run without a
+        commit.
+        """
         if self._facts.get(EXISTING) is not None:
             return
         files = await asyncio.to_thread(list_existing, root, await self._run.snapshots.names(now), self._store)
@@ -203,7 +221,9 @@ class Checkout:
         )
 
     async def begin_checks(self, before: FolderSnapshot) -> None:
-        """Attribute the changes since the last turn to the user, so that later changes belong to the checks."""
+        """Attribute the changes since the last turn to the user, so that later changes
+        belong to the checks.
+        """
         known = self._known()
         repository = find_repository(self._run.cwd)
         if known is not None and repository is not None and not self._others(""):
@@ -217,7 +237,9 @@ class Checkout:
             self._facts.set(CHECKING, True)
 
     async def end_checks(self, before: FolderSnapshot) -> FolderSnapshot:
-        """Report changes of the user's files by checks, and return a snapshot after them."""
+        """Report changes of the user's files by checks, and return a snapshot after
+        them.
+        """
         _open_checks[self._run.session] -= 1
         after = await self._run.snapshots.take() if self._run.cwd.is_dir() else before
         known = self._known()
@@ -250,7 +272,9 @@ class Checkout:
         return bool(self._facts.get(CHECKING)) and not _open_checks[self._run.session]
 
     async def _recover_checks(self, known: Known, repository: Repository) -> Known:
-        """Separate changes of the user's files by killed checks from later changes by the user."""
+        """Separate changes of the user's files by killed checks from later changes by
+        the user.
+        """
         known = await self._adopt_after_kill(known, repository)
         await self._report_checks(known, repository)
         self._facts.set(CHECKING, False)
@@ -260,8 +284,9 @@ class Checkout:
     async def turn(self, task: str, *, is_repair: bool, hidden_as: str = "") -> AsyncGenerator[None]:
         """Watch a turn, and set `failed` to a forbidden change that it made.
 
-        `is_repair`: the turn must undo a change of the turn before it. `hidden_as`: the name
-        for `hidden_changes`, if it is not the task. Raises Suspend if the branch has changed.
+        `is_repair`: the turn must undo a change of the turn before it. `hidden_as`: the
+        name for `hidden_changes`, if it is not the task. Raises Suspend if the branch
+        has changed.
         """
         repository = self._repository()
         if (known := self._known()) is not None and repository is not None and not self._others(task):
@@ -289,7 +314,9 @@ class Checkout:
             await self._see(task)
 
     def hidden_changes(self, task: str) -> list[str]:
-        """Return ignored configuration files and tools that turns of a task have changed."""
+        """Return ignored configuration files and tools that turns of a task have
+        changed.
+        """
         return self._hidden.changed_by(task)
 
     def _others(self, task: str) -> bool:
@@ -297,7 +324,9 @@ class Checkout:
         return bool(read_turns(self._facts).open - {task, ""})
 
     async def stay(self) -> None:
-        """Raise Suspend if the checkout is not on the branch of the run, or its history was rewritten."""
+        """Raise Suspend if the checkout is not on the branch of the run, or its history
+        was rewritten.
+        """
         repository = self._repository()
         known = self._known()
         if known is None or known.seen is None or repository is None or self._others(""):
@@ -333,7 +362,10 @@ class Checkout:
         return [(path, content_of(repository.root / path)) for path in inner]
 
     async def _moved(self, known: Known, seen: Position, now: Position, repository: Repository) -> Known:
-        """Return the new state if the user only added commits, or resumed here. Raises Suspend otherwise."""
+        """Return the new state if the user only added commits, or resumed here.
+
+        Raises Suspend otherwise.
+        """
         good = known.good
         if now.branch == good.branch and await _follows(repository, good, now):
             return msgspec.structs.replace(known, good=now if seen == good else good)
@@ -378,7 +410,8 @@ class Checkout:
     async def _adopt_after_kill(self, known: Known, repository: Repository) -> Known:
         """Attribute changes after a killed turn's last sign of life to the user.
 
-        The time of a deletion is unknown: it is attributed to the turn, and the copy of the file is kept.
+        The time of a deletion is unknown: it is attributed to the turn, and the copy of
+        the file is kept.
         """
         end = last_sign_of_life(self._run.session)
         good = known.good
@@ -397,7 +430,9 @@ class Checkout:
         return known
 
     async def _judge(self, task: str) -> Try | None:
-        """Return a forbidden change of the turn, with the commands that undo it, or None."""
+        """Return a forbidden change of the turn, with the commands that undo it, or
+        None.
+        """
         known = self._known()
         repository = find_repository(self._run.cwd)
         if known is None:
@@ -429,8 +464,9 @@ class Checkout:
         troubles = await self._find_troubles(known.good.head, repository, task)
         if not any(trouble.kind == "committed" for trouble in troubles.values()):
             self._note(msgspec.structs.replace(known, good=now))
-        # A touched file fails only one attempt: the user may have touched it, and the report says so anyway.
-        # A file in a commit fails each attempt, because it would be published with the work.
+        # A touched file fails only one attempt: the user may have touched it, and the
+        # report says so anyway. A file in a commit fails each attempt, because it would
+        # be published with the work.
         own = {
             path: trouble
             for path, trouble in troubles.items()
@@ -447,7 +483,8 @@ class Checkout:
         return Try("git", text, f"your uncommitted work was touched: {reason}{more} (by the turn, or by you)")
 
     async def _adopt_own_commits(self, since: str, head: str, repository: Repository) -> None:
-        """Attribute files to the project that the user has probably committed during the turn; the report lists them.
+        """Attribute files to the project that the user has probably committed during
+        the turn; the report lists them.
 
         The earlier content of such a file is kept if the commit has changed it.
         """
@@ -472,7 +509,8 @@ class Checkout:
         files = self.files
         troubles = await troubles_of(files, repository, since, task)
         for path, trouble in troubles.items():
-            # The user may have written it just now. Content that checks write repeatedly is kept once.
+            # The user may have written it just now. Content that checks write
+            # repeatedly is kept once.
             if trouble.task != CHECKS or path not in files.troubles:
                 self._store.keep(repository.root / path, trouble.content)
         if troubles != files.troubles:
@@ -480,7 +518,10 @@ class Checkout:
         return troubles
 
     def _repository(self) -> Repository | None:
-        """Return the repository. Raises Suspend if the run began in one that no longer exists."""
+        """Return the repository.
+
+        Raises Suspend if the run began in one that no longer exists.
+        """
         found = find_repository(self._run.cwd)
         if found is None and self._known() is not None:
             id = self._run.session.name
@@ -501,7 +542,9 @@ class Checkout:
 
 
 def _with_old_troubles(files: UsersFiles, before: UsersFiles) -> UsersFiles:
-    """Return the list, with files of an earlier one that are still as a check left them."""
+    """Return the list, with files of an earlier one that are still as a check left
+    them.
+    """
     root = Path(files.root)
     troubles = {path: one for path, one in before.troubles.items() if content_of(root / path) == one.content}
     known = {**files.files, **{path: before.files[path] for path in troubles}}
@@ -536,7 +579,9 @@ def _changed_after(root: Path, paths: Sequence[str], end: float) -> set[str]:
 
 
 async def _last_of_turn(repository: Repository, good: Position, now: Position, end: float) -> str | None:
-    """Return the last commit until this time, or None if the branch changed in another way."""
+    """Return the last commit until this time, or None if the branch changed in another
+    way.
+    """
     if now.branch != good.branch or not await _follows(repository, good, now):
         return None
     commits = (await repository.git("log", "--format=%H %ct", f"{good.head}..{now.head}")).split()
@@ -555,7 +600,10 @@ def _switch_to(good: Position) -> str:
 
 
 async def _way_to(repository: Repository, good: Position, now: Position) -> str:
-    """Return the command that brings the user back to the last good commit; no commit and no change is lost."""
+    """Return the command that brings the user back to the last good commit.
+
+    No commit and no change is lost.
+    """
     if now.branch != good.branch:
         return _switch_to(good)
     if now.head is None or await repository.is_ancestor(now.head, str(good.head)):

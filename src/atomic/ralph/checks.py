@@ -1,8 +1,9 @@
 """Checks: the commands that decide whether work is good. Atomic runs them itself.
 
-They run one at a time, without credentials, on the current files. A check blocks a task if it has passed once, before
-the run or since. At the end of a run all checks must pass, except those that the user ignores. Stored data and
-`atomic.loading` call a check a gate.
+They run one at a time, without credentials, on the current files. A check blocks a task
+if it has passed once, before the run or since. At the end of a run all checks must
+pass, except those that the user ignores. Stored data and `atomic.loading` call a check
+a gate.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ FACT = "gates.json"
 KILLED = -9  # the exit code of a check that took too long
 NOT_EXECUTABLE = 126  # exit code of sh
 NOT_FOUND = 127  # exit code of sh
-# No Python caches, which could hide a change, and no packages that agents may have installed for the user.
+# No Python caches, which could hide a change, and no packages that agents may have
+# installed for the user.
 _EXTRA = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
 
 
@@ -80,15 +82,20 @@ _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 
 
 def _one_at_a_time() -> asyncio.Lock:
-    """Return the lock of all checks of this process: two at once would use the same ports, files and processors."""
+    """Return the lock of all checks of this process: two at once would use the same
+    ports, files and processors.
+    """
     return _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
 async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -> CheckResult:
-    """Run a check once. Raises ExecError if it cannot be started, because the folder is gone.
+    """Run a check once.
 
-    It gets the user's environment without secrets, and the secrets that `passed` names. The
-    caller completes the result: it knows the baseline, and whether a failure blocks.
+    Raises ExecError if it cannot be started, because the folder is gone.
+
+    It gets the user's environment without secrets, and the secrets that `passed` names.
+    The caller completes the result: it knows the baseline, and whether a failure
+    blocks.
     """
     output = _Output()
     began = monotonic()
@@ -122,7 +129,9 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class CheckHistory:
-    """The checks of a session, their results before the first change, and which have passed since."""
+    """The checks of a session, their results before the first change, and which have
+    passed since.
+    """
 
     def __init__(self, facts: Mapping[str, Any], variables: Sequence[str] = ()) -> None:
         self._facts = facts  # a report only reads them
@@ -149,7 +158,9 @@ class CheckHistory:
         self._write(msgspec.structs.replace(self._read(), gates=tuple(unique.values())))
 
     def is_blocking(self, command: str) -> bool:
-        """Return whether a failure of the check blocks a task: it passed before the first change, or since."""
+        """Return whether a failure of the check blocks a task: it passed before the
+        first change, or since.
+        """
         record = self._read()
         if command in record.passed_once:
             return True
@@ -161,7 +172,9 @@ class CheckHistory:
 
     @property
     def ignored(self) -> Sequence[str]:
-        """Return the checks that were red before the run, that the user ignores, and that have not passed since."""
+        """Return the checks that were red before the run, that the user ignores, and
+        that have not passed since.
+        """
         return [command for command in self._read().ignored if not self.is_blocking(command)]
 
     def ignore(self, commands: Iterable[str]) -> None:
@@ -195,13 +208,17 @@ class CheckHistory:
 
     @property
     def is_learning(self) -> bool:
-        """Return whether a check without a baseline has not passed yet: the files that it writes are not known."""
+        """Return whether a check without a baseline has not passed yet: the files that
+        it writes are not known.
+        """
         record = self._read()
         return any(command not in record.passed_once for command in record.late)
 
     @property
     def refused(self) -> Sequence[str]:
-        """Return the checks that were found later and are not run, because the project is not approved."""
+        """Return the checks that were found later and are not run, because the project
+        is not approved.
+        """
         return self._read().refused
 
     def refuse(self, command: str) -> bool:
@@ -213,7 +230,9 @@ class CheckHistory:
         return True
 
     def add_late(self, gate: CheckCommand) -> None:
-        """Choose a check after the start: it blocks tasks after its first pass, and must be green at the end."""
+        """Choose a check after the start: it blocks tasks after its first pass, and
+        must be green at the end.
+        """
         record = self._read()
         gates = (*record.gates, gate)
         self._write(msgspec.structs.replace(record, gates=gates, late=(*record.late, gate.command)))
@@ -221,8 +240,8 @@ class CheckHistory:
     async def take_baseline(self, cwd: Path, timeout: float, *, again: bool = False) -> list[CheckResult]:
         """Run each check once, before anything has changed, and return the red ones.
 
-        Known results stay, because files may have changed before a resume. `again`: nothing has changed yet, so red
-        checks are run once more.
+        Known results stay, because files may have changed before a resume. `again`:
+        nothing has changed yet, so red checks are run once more.
         """
         red: list[CheckResult] = []
         for gate in self.gates:
@@ -239,7 +258,10 @@ class CheckHistory:
         return red
 
     async def check(self, cwd: Path, timeout: float) -> list[CheckResult]:
-        """Run all checks. One that fails, but did not time out, is run once more on the same files."""
+        """Run all checks.
+
+        One that fails, but did not time out, is run once more on the same files.
+        """
         return [await self._check(gate.command, cwd, timeout) for gate in self.gates]
 
     async def _check(self, command: str, cwd: Path, timeout: float) -> CheckResult:

@@ -1,4 +1,7 @@
-"""The definition of Ralph, known before it is loaded. Its name and flags are in `atomic.config.ralph_flags`."""
+"""The definition of Ralph, known before it is loaded.
+
+Its name and flags are in `atomic.config.ralph_flags`.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,9 @@ _NOT_REPEATED = ("dry_run", "tasks", "feature_list")  # flags that the command f
 
 
 def dry_sections(data: ReportData) -> list[str]:
-    """Return the command for the real run, the tasks, checks, limits and order, and the cost of the plan."""
+    """Return the command for the real run, the tasks, checks, limits and order, and the
+    cost of the plan.
+    """
     checks = paragraphs("## Checks", bullets(check_lines(data)))
     if data.is_yolo:
         same = "The same command without `--dry-run` repeats the prompt in fresh contexts until the promise is kept."
@@ -48,8 +50,8 @@ def _command(data: ReportData) -> str:
 def _flags(data: ReportData) -> list[str]:
     """Return the flags and caps of the dry run, as words for a shell.
 
-    Checks of the project and of the configuration are left out: the real run finds them again, and as `--verify` they
-    would need no approval.
+    Checks of the project and of the configuration are left out: the real run finds them
+    again, and as `--verify` they would need no approval.
     """
     options = data.record.options
     flags: list[str] = []
@@ -127,7 +129,10 @@ def _order(tasks: Sequence[Task]) -> str:
 
 
 def _steps(tasks: Sequence[Task]) -> list[list[Task]]:
-    """Group the tasks by how many others must be done before them. A task that waits for itself is in no group."""
+    """Group the tasks by how many others must be done before them.
+
+    A task that waits for itself is in no group.
+    """
     done = {task.id for task in tasks if task.status.is_done}
     left = [task for task in tasks if not task.status.is_done]
     steps: list[list[Task]] = []

@@ -1,4 +1,6 @@
-"""The evidence of a task's work, as Atomic observed it: one fact of the run for each task."""
+"""The evidence of a task's work, as Atomic observed it: one fact of the run for each
+task.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +125,8 @@ _STEERING_NAMES = tuple(
 def protected(changes: Iterable[FileChange], commands: Iterable[str]) -> list[str]:
     """Return the changed files that could make a worker's work pass.
 
-    These are tests that existed before, and files that configure checks or CI, also new ones.
+    These are tests that existed before, and files that configure checks or CI, also new
+    ones.
     """
     named = {word for command in commands for word in _named_files(command)}
     return [change.path for change in changes if _is_protected(change, named)]
@@ -150,12 +153,16 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _is_named(path: str, word: str) -> bool:
-    """Return whether a word of a command means a file: the check may run in a subfolder, or use an absolute path."""
+    """Return whether a word of a command means a file: the check may run in a
+    subfolder, or use an absolute path.
+    """
     return path == word or path.endswith(f"/{word}") or (word.startswith(("/", "~", "$")) and word.endswith(f"/{path}"))
 
 
 def _named_files(command: str) -> Iterator[str]:
-    """Yield the words of a command that could be files, also in quotes, after a sign, or run as modules."""
+    """Yield the words of a command that could be files, also in quotes, after a sign,
+    or run as modules.
+    """
     pieces = re.split(r"[\s;|&()<>\"'`=,:]+", command)
     with suppress(ValueError):  # a quote is not closed: sh reports that
         pieces += shlex.split(command)

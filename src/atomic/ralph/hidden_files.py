@@ -1,7 +1,8 @@
 """Files that git ignores and that can still decide whether a check passes.
 
-A worker could write a `conftest.py` into an ignored folder, or replace `.venv/bin/pytest`. These files are listed
-before and after each turn; the evidence names those that a turn has changed. Compiled Python that a turn leaves in a
+A worker could write a `conftest.py` into an ignored folder, or replace
+`.venv/bin/pytest`. These files are listed before and after each turn; the evidence
+names those that a turn has changed. Compiled Python that a turn leaves in a
 `__pycache__` is removed, because Python would run it instead of the source.
 """
 
@@ -43,8 +44,9 @@ _OF_GIT = ("info/exclude", "info/attributes")
 class Listing(msgspec.Struct, frozen=True):
     """The files that count, and where the walk stopped, if it did."""
 
-    # Path and digest of each file. Not a mapping: redaction would replace the value under a name such as `token.pth`.
-    # A digest covers the path too, because redaction may change the path itself.
+    # Path and digest of each file. Not a mapping: redaction would replace the value
+    # under a name such as `token.pth`. A digest covers the path too, because redaction
+    # may change the path itself.
     digests: list[tuple[str, str]] = []
     cut: str = ""  # the first folder beyond the limit
 
@@ -111,7 +113,9 @@ class HiddenFiles:
         return cut
 
     async def end_turn(self, task: str) -> None:
-        """Record the files that the turn has changed, and remove caches that it has left."""
+        """Record the files that the turn has changed, and remove caches that it has
+        left.
+        """
         try:
             if since := self._known.since:
                 await self._remove_caches(since - SLACK)
@@ -126,7 +130,10 @@ class HiddenFiles:
             self._facts.set(FACT, now)
 
     async def _remove_caches(self, since: float) -> None:
-        """Remove compiled Python that was written since then; Python compiles it again. Tracked files are kept."""
+        """Remove compiled Python that was written since then; Python compiles it again.
+
+        Tracked files are kept.
+        """
         caches = await asyncio.to_thread(lambda: list(_caches(self._root, since)))
         repository = find_repository(self._root)
         if caches and repository is not None:
@@ -147,7 +154,9 @@ def list_files(root: Path, commands: Sequence[str]) -> Listing:
 
 
 def _paths(root: Path, commands: Sequence[str]) -> tuple[list[str], str]:
-    """Return configuration files and tools, and the first folder beyond the limit, if any."""
+    """Return configuration files and tools, and the first folder beyond the limit, if
+    any.
+    """
     words = {word for command in commands for word in re.split(r"[\s;|&()<>\"'`=,:]+", command)}
     tools = {os.path.basename(word) for word in words if word}
     found: list[str] = []
@@ -170,13 +179,18 @@ def _is_steering(folder: str, name: str) -> bool:
 
 
 def _is_tool_folder(folder: str) -> bool:
-    """Return whether the folder has the programs of npm or of a Python virtual environment."""
+    """Return whether the folder has the programs of npm or of a Python virtual
+    environment.
+    """
     parent = os.path.dirname(folder)
     return os.path.basename(parent) == "node_modules" or os.path.exists(os.path.join(parent, "pyvenv.cfg"))
 
 
 def _files_of_git(root: Path) -> dict[str, Path]:
-    """Return the rules and hooks of git. A linked worktree shares them with its repository."""
+    """Return the rules and hooks of git.
+
+    A linked worktree shares them with its repository.
+    """
     repository = find_repository(root)
     if repository is None:
         return {}
@@ -189,7 +203,8 @@ def _files_of_git(root: Path) -> dict[str, Path]:
 
 
 def _walk(root: Path) -> Iterator[tuple[str, list[str], int]]:
-    """Yield the folders that may contain such files, sorted by name, with their files and number of entries.
+    """Yield the folders that may contain such files, sorted by name, with their files
+    and number of entries.
 
     Caches, `.git` and the inside of packages are left out.
     """

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from atomic.ralph.checks import readable
 
 MAX_LENGTH = 200  # characters of a line
-# A forge notifies people, closes issues or makes links where it reads these, except in code.
+# A forge notifies people, closes issues or makes links where it reads these, except in
+# code.
 _ACTIVE = re.compile(r"@|#\d|://|\bwww\.|\bGH-\d", re.IGNORECASE)
 _MARKUP = re.compile(r"[\\`*\[\]<>~&]|(?<![^\W_])_|_(?![^\W_])")
 _MARKUP_AT_START = re.compile(r"^(?:[#+=>-]|\d+[.)])")
@@ -52,7 +53,10 @@ def codes(texts: Iterable[str], between: str = ", ") -> str:
 
 
 def word(text: str) -> str:
-    """Return a word for a shell; bash and zsh read the escapes of unprintable characters."""
+    """Return a word for a shell.
+
+    Bash and zsh read the escapes of unprintable characters.
+    """
     if text.isprintable():
         return shlex.quote(text)
     quoted = ""

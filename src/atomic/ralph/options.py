@@ -1,4 +1,6 @@
-"""The options of a run: the flags and the files that they name, read once, before there is a session."""
+"""The options of a run: the flags and the files that they name, read once, before there
+is a session.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,10 @@ def read_options(params: WorkflowStateParams) -> Options:
 
 
 def check_resume(params: ResumeParams) -> None:
-    """Refuse flags without effect, and a checkout that no worker may commit to. Raises StartError."""
+    """Refuse flags without effect, and a checkout that no worker may commit to.
+
+    Raises StartError.
+    """
     given = params.given
     config = {**DEFAULTS, **params.config}
     if not config["dry_run"]:
@@ -116,12 +121,18 @@ def check_yolo(params: WorkflowStateParams) -> None:
 
 
 def most_iterations(config: Mapping[str, Any]) -> int:
-    """Return the limit of turns of workers and fixers; 0 means no limit. Raises StartError."""
+    """Return the limit of turns of workers and fixers; 0 means no limit.
+
+    Raises StartError.
+    """
     return _count({**DEFAULTS, **config}, "max_iterations", least=0)
 
 
 def red_checks_of(config: Mapping[str, Any]) -> str:
-    """Return what to do with checks that are red before the run; empty if not given. Raises StartError."""
+    """Return what to do with checks that are red before the run; empty if not given.
+
+    Raises StartError.
+    """
     said = {**DEFAULTS, **config}["red_checks"]
     if said not in ("", *RED_CHECKS):
         raise StartError(f'--red-checks cannot be "{said}": give {" or ".join(RED_CHECKS)}')
@@ -182,7 +193,10 @@ def _timeout(text: Any) -> float:
 
 
 def check_trust(params: WorkflowStateParams, options: Options) -> None:
-    """Refuse a check of the project that the user has not approved. Raises UntrustedError."""
+    """Refuse a check of the project that the user has not approved.
+
+    Raises UntrustedError.
+    """
     untrusted = params.untrusted
     if untrusted is None or options.dry_run or "verify" in params.given:
         return
@@ -193,7 +207,8 @@ def check_trust(params: WorkflowStateParams, options: Options) -> None:
 
 
 def check_operation(cwd: str, *, then: str = "start again") -> None:
-    """Refuse a checkout with an unfinished merge or rebase, which a worker's commit would finish. Raises StartError.
+    """Refuse a checkout with an unfinished merge or rebase, which a worker's commit
+    would finish. Raises StartError.
 
     `then` is the next command once the operation is finished.
     """
@@ -208,7 +223,9 @@ def check_operation(cwd: str, *, then: str = "start again") -> None:
 
 
 def _gates(params: WorkflowStateParams, config: Mapping[str, Any]) -> list[CheckCommand]:
-    """Return the given checks, or else the one that the project's files define, which runs at the project's root."""
+    """Return the given checks, or else the one that the project's files define, which
+    runs at the project's root.
+    """
     if given := _commands(config["verify"]):
         if "verify" in params.given:
             return [CheckCommand(command, "--verify") for command in given]
@@ -232,7 +249,9 @@ def _users_own(params: WorkflowStateParams) -> set[str]:
 
 
 def project_check(project: str, cwd: str) -> CheckCommand | None:
-    """Return the check that the project's files define, as it is run from `cwd`, or None."""
+    """Return the check that the project's files define, as it is run from `cwd`, or
+    None.
+    """
     found = find_check(Path(project))
     if found is None or os.path.realpath(project) == os.path.realpath(cwd):
         return found
@@ -248,7 +267,8 @@ def has_secret(command: str, redactor: Redactor) -> bool:
 def refuse_secrets(gates: Iterable[CheckCommand], redactor: Redactor) -> None:
     """Raise StartError if a check contains a secret.
 
-    Checks are stored without secrets and are run as they are stored, so such a check would run with the mark.
+    Checks are stored without secrets and are run as they are stored, so such a check
+    would run with the mark.
     """
     for gate in gates:
         if has_secret(gate.command, redactor):
@@ -294,7 +314,10 @@ def _listed(path: Path) -> Path:
 
 
 def _spec(prompt: str, cwd: Path) -> tuple[str, str]:
-    """Return the prompt, or the text of the file that it names, and that file. Raises StartError."""
+    """Return the prompt, or the text of the file that it names, and that file.
+
+    Raises StartError.
+    """
     if "\n" in prompt or len(prompt) > 1000:
         return prompt, ""
     path = cwd / Path(prompt).expanduser()

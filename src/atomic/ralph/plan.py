@@ -75,7 +75,10 @@ def check_in(plan: TaskList) -> str:
 
 
 def plan_in(text: str) -> TaskList:
-    """Return the plan in an answer: all of it, a fenced block, or JSON somewhere in it. Raises PlanError."""
+    """Return the plan in an answer: all of it, a fenced block, or JSON somewhere in it.
+
+    Raises PlanError.
+    """
     plan: TaskList | None = None
     problem = PlanError("the answer has no JSON in it")
     for data in islice(documents_in(text), MAX_DOCUMENTS):
@@ -89,7 +92,10 @@ def plan_in(text: str) -> TaskList:
 
 
 def plan_tool(submit: Callable[[Any], None]) -> CustomTool:
-    """Return the tool with which a planner submits its plan; it answers with the problems."""
+    """Return the tool with which a planner submits its plan.
+
+    It answers with the problems.
+    """
 
     async def run(arguments: Mapping[str, Any]) -> str:
         given = msgspec.to_builtins(arguments)

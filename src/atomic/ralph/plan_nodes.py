@@ -64,7 +64,9 @@ class NoPlanError(AtomicError):
 
 
 async def prepare(ctx: Ralph) -> NodeResult:
-    """Choose the checks, run them before anything has changed, and take a snapshot of the folder."""
+    """Choose the checks, run them before anything has changed, and take a snapshot of
+    the folder.
+    """
     run = RunFolder(ctx)
     run.check_folder()
     if run.options.mode == "tasks":
@@ -119,7 +121,10 @@ def _choose_checks(run: RunFolder) -> None:
 
 
 def _warn_of_variables(run: RunFolder) -> None:
-    """Warn of variables that name a repository; agents and checks get them only if the settings say so."""
+    """Warn of variables that name a repository.
+
+    Agents and checks get them only if the settings say so.
+    """
     if names := sorted(GIT_VARIABLES & os.environ.keys()):
         are = "is" if len(names) == 1 else "are"
         run.say(
@@ -147,7 +152,10 @@ def _checkout(folder: Path) -> Path:
 
 
 async def _decide(ctx: Ralph, run: RunFolder, red: Sequence[CheckResult]) -> None:
-    """Decide what red checks before the run mean. Raises Suspend if the run must stop."""
+    """Decide what red checks before the run mean.
+
+    Raises Suspend if the run must stop.
+    """
     said = red_checks_of(ctx.deps.config)
     missing = [check for check in red if check.exit_code in (NOT_FOUND, NOT_EXECUTABLE)]
     if not said and run.options.mode == "yolo" and not missing:  # a misspelled command never passes
@@ -168,7 +176,8 @@ async def _decide(ctx: Ralph, run: RunFolder, red: Sequence[CheckResult]) -> Non
 
 
 def _is_asked(ctx: Ralph) -> bool:
-    """Return whether a question about red checks is open, or was answered while the run was paused.
+    """Return whether a question about red checks is open, or was answered while the run
+    was paused.
 
     Older versions recorded only the answer.
     """
@@ -177,7 +186,10 @@ def _is_asked(ctx: Ralph) -> bool:
 
 
 async def _ask_about(ctx: Ralph, run: RunFolder, red: Sequence[CheckResult]) -> str:
-    """Ask what red checks mean; an empty result means stop. Each question has its own id."""
+    """Ask what red checks mean; an empty result means stop.
+
+    Each question has its own id.
+    """
     for check in red:
         if output := _output(check):
             run.say(f"{check.command} printed: {output}")
@@ -200,7 +212,9 @@ def _id_of(number: int) -> str:
 
 
 def _question(red: Sequence[CheckResult], number: int, refused: str) -> Question:
-    """Return the question without the checks' output: a recorded answer is found by the question's text."""
+    """Return the question without the checks' output: a recorded answer is found by the
+    question's text.
+    """
     again = f'"{one_line(refused)[:60]}" is not one of the answers. Choose one. ' if refused else ""
     return Question(
         f"{again}{' '.join(_described(check) for check in red)} What should the run do?",

@@ -44,7 +44,10 @@ class PromptContext(msgspec.Struct, frozen=True):
 
 
 def head(role: str, task: str | None, attempt: int) -> str:
-    """Return the first line of a prompt. A task's id becomes one word, so that the line can be parsed."""
+    """Return the first line of a prompt.
+
+    A task's id becomes one word, so that the line can be parsed.
+    """
     name = ""
     if task is not None:
         name = " task=" + re.sub(r"[\s\[\]]", "-", task)
@@ -140,7 +143,9 @@ def role_of(task: Task) -> str:
 
 
 def is_check_repair(task: Task) -> bool:
-    """Return whether the task exists because checks were red, and not because of a finding."""
+    """Return whether the task exists because checks were red, and not because of a
+    finding.
+    """
     return task.metadata.get("repairs") == "checks"
 
 
@@ -283,7 +288,9 @@ def reviewer_prompt(
 
 
 def _summary(task: Task, count: int) -> str:
-    """Return a task as one of `count` tasks: the more there are, the shorter is each description."""
+    """Return a task as one of `count` tasks: the more there are, the shorter is each
+    description.
+    """
     lines = [f"- {task.id}: {task.title}"]
     words = " ".join(task.description.split())
     most = max(200, min(2_000, MAX_TASKS // count))

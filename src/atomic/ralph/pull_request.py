@@ -1,9 +1,11 @@
 """`--pr`: push the work and open a pull request, with the user's git and gh.
 
-The repository cannot decide what runs: git reads only the user's global settings, the remote's address is parsed and
-validated, and gh runs in an empty folder. Programs get no secrets except logins.
+The repository cannot decide what runs: git reads only the user's global settings, the
+remote's address is parsed and validated, and gh runs in an empty folder. Programs get
+no secrets except logins.
 
-Each step first looks whether it is done already: a run that was killed and resumed opens no second pull request.
+Each step first looks whether it is done already: a run that was killed and resumed
+opens no second pull request.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ _DEFAULTS = ("main", "master")
 _NO_GH = "the program gh is not installed (install it, then gh auth login)"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _FORGES = {"ssh.github.com": "github.com", "altssh.gitlab.com": "gitlab.com"}  # the same forge on the port of https
-# Variables with the logins of gh and of git's helpers, and those of git's variables that are about the connection.
+# Variables with the logins of gh and of git's helpers, and those of git's variables
+# that are about the connection.
 _OWN = (
     *("GH_", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GCM_", "VSCODE_GIT_"),
     *("GIT_ASKPASS", "GIT_CONFIG_", "GIT_HTTP_", "GIT_PROXY_", "GIT_SSH", "GIT_SSH_", "GIT_SSL_"),
@@ -74,7 +77,9 @@ class _PullRequest(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True)
 class _Target:
-    """The branch on the remote, and the branch that the pull request is for (None: gh decides)."""
+    """The branch on the remote, and the branch that the pull request is for (None: gh
+    decides).
+    """
 
     remote: str
     address: RemoteAddress
@@ -132,7 +137,9 @@ async def _publish(ctx: Ralph, run: RunFolder) -> str | None:
 
 
 def _environment() -> dict[str, str]:
-    """Return what pushing needs: the user's variables without secrets, but with the logins of git and gh."""
+    """Return what pushing needs: the user's variables without secrets, but with the
+    logins of git and gh.
+    """
     return child_environment(_OWN, base={name: os.environ[name] for name in os.environ if _is_for_pushing(name)})
 
 
@@ -174,7 +181,10 @@ async def _target(repository: Repository, session: str) -> _Target:
 
 
 async def _remote(repository: Repository) -> tuple[str, RemoteAddress]:
-    """Return the name and the validated address of the remote to push to. Raises _Refusal."""
+    """Return the name and the validated address of the remote to push to.
+
+    Raises _Refusal.
+    """
     remotes = await repository.remotes()
     if not remotes:
         raise _Refusal("the repository has no remote (git remote add origin URL gives it one)")
@@ -192,7 +202,9 @@ async def _remote(repository: Repository) -> tuple[str, RemoteAddress]:
 
 
 async def _address(repository: Repository, name: str, url: str) -> RemoteAddress:
-    """Return the address that the user's global settings (`url.X.insteadOf`) make of a remote's. Raises _Refusal."""
+    """Return the address that the user's global settings (`url.X.insteadOf`) make of a
+    remote's. Raises _Refusal.
+    """
     try:
         if not url.startswith("-"):
             url = (
@@ -206,7 +218,10 @@ async def _address(repository: Repository, name: str, url: str) -> RemoteAddress
 
 
 async def _push(repository: Repository, target: _Target) -> None:
-    """Push without force, so that nothing on the remote is lost. The remote is set here, not by the repository."""
+    """Push without force, so that nothing on the remote is lost.
+
+    The remote is set here, not by the repository.
+    """
     name = target.remote
     settings = ("-c", f"remote.{name}.url={target.address.url}")
     settings += ("-c", f"remote.{name}.fetch=+refs/heads/*:refs/remotes/{name}/*")
@@ -219,7 +234,10 @@ async def _push(repository: Repository, target: _Target) -> None:
 
 
 async def _forge(repository: Repository, address: RemoteAddress) -> str:
-    """Return the repository in gh's words, HOST/OWNER/NAME. A fork opens its pull request where it came from."""
+    """Return the repository in gh's words, HOST/OWNER/NAME.
+
+    A fork opens its pull request where it came from.
+    """
     remotes = await repository.remotes()
     if "upstream" in remotes:
         upstream = await _address(repository, "upstream", remotes["upstream"])
@@ -228,7 +246,10 @@ async def _forge(repository: Repository, address: RemoteAddress) -> str:
 
 
 async def _host(address: RemoteAddress) -> str:
-    """Return the host of an address; for ssh, the real name of an alias in the user's ssh settings."""
+    """Return the host of an address.
+
+    For ssh, the real name of an alias in the user's ssh settings.
+    """
     host = address.host
     if address.is_ssh:
         try:
@@ -241,7 +262,10 @@ async def _host(address: RemoteAddress) -> str:
 
 
 async def _gh(*words: str) -> str:
-    """Run gh in an empty folder, where it finds no repository with settings. Raises _Refusal."""
+    """Run gh in an empty folder, where it finds no repository with settings.
+
+    Raises _Refusal.
+    """
     env = {**_environment(), **_QUIET}
     with TemporaryDirectory(prefix=temporary_prefix("gh")) as nowhere:
         try:

@@ -1,8 +1,9 @@
-"""The report of a run: the work and its proof, open tasks, and how to continue or undo it.
+"""The report of a run: the work and its proof, open tasks, and how to continue or undo
+it.
 
 The report depends only on the session folder and the ending. Only hashes, times and the
-section about cost depend on which of several parallel tasks ended first, so that two runs
-can be compared.
+section about cost depend on which of several parallel tasks ended first, so that two
+runs can be compared.
 """
 
 from __future__ import annotations
@@ -71,12 +72,17 @@ def report_of(session_dir: Path, ending: RunEnd) -> str:
 
 
 def pull_request_body(data: ReportData) -> str:
-    """Return the parts of a report that belong in a pull request: the work and its proof."""
+    """Return the parts of a report that belong in a pull request: the work and its
+    proof.
+    """
     return paragraphs(f"{line(sentence(data, completed=True), 500)}.", warnings(data), done_section(data)) + "\n"
 
 
 def sentence(data: ReportData, *, completed: bool) -> str:
-    """Return the result of the run as one line of plain text; of a completed run, also what proves it."""
+    """Return the result of the run as one line of plain text.
+
+    Of a completed run, also what proves it.
+    """
     if data.options.dry_run:
         planned = f"{_count(len(data.tasks), 'task')} planned, " if data.tasks else ""
         return f"dry run: {planned}nothing was done"

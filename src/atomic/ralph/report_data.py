@@ -55,7 +55,10 @@ class ReportState(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ReportData:
-    """A run: its tasks with their evidence, its checks and its calls. `state` is None where it cannot be read."""
+    """A run: its tasks with their evidence, its checks and its calls.
+
+    `state` is None where it cannot be read.
+    """
 
     session: Path
     record: SessionRecord
@@ -98,12 +101,16 @@ class ReportData:
 
     @property
     def is_shared(self) -> bool:
-        """Return whether several workers used one checkout: then changes cannot be told apart by task."""
+        """Return whether several workers used one checkout: then changes cannot be told
+        apart by task.
+        """
         return self.options.workers > 1
 
     @property
     def all_evidence(self) -> list[Evidence]:
-        """Return the evidence of all tasks that were worked on, in the order of the list."""
+        """Return the evidence of all tasks that were worked on, in the order of the
+        list.
+        """
         ids = [YOLO] if self.is_yolo else [task.id for task in self.tasks]
         return [self.evidence[id] for id in ids if id in self.evidence]
 
@@ -115,7 +122,9 @@ class ReportData:
 
     @property
     def verifying(self) -> list[str]:
-        """Return the checks that passed on work of this run, and whose failure would have stopped it."""
+        """Return the checks that passed on work of this run, and whose failure would
+        have stopped it.
+        """
         passed = {check.command for proof in self.proofs for check in proof.gates if check.exit_code == 0}
         passed |= self.checks.passed_once
         commands = [check.command for check in self.checks.gates]
@@ -123,7 +132,9 @@ class ReportData:
 
     @property
     def is_reviewed(self) -> bool | None:
-        """Return whether the last review approved the work, or None if that is not known."""
+        """Return whether the last review approved the work, or None if that is not
+        known.
+        """
         if self.is_yolo or not self.options.review_rounds:
             return False
         if self.state is None:
@@ -132,12 +143,17 @@ class ReportData:
         return self.state.over and bool(last) and all(review.approved for review in last)
 
     def spans(self, proof: Evidence) -> Sequence[Span]:
-        """Return the turns that the evidence is about; empty where they are not known."""
+        """Return the turns that the evidence is about.
+
+        Empty where they are not known.
+        """
         return () if self.state is None else self.state.spans.get(proof.task, ())
 
     @property
     def uncommitted(self) -> list[str]:
-        """Return files of finished tasks that are in no commit, where a hook may be the reason."""
+        """Return files of finished tasks that are in no commit, where a hook may be the
+        reason.
+        """
         found: set[str] = set()
         for proof in self.proofs:
             has_commit = any(span.after.head != span.before.head for span in self.spans(proof))
@@ -150,12 +166,16 @@ class ReportData:
         return task.id in self.evidence or (self.state is not None and task.id in self.state.spans)
 
     def count(self, *, repairs: bool) -> tuple[int, int]:
-        """Return how many tasks, or repairs of findings, are done, and how many there are."""
+        """Return how many tasks, or repairs of findings, are done, and how many there
+        are.
+        """
         tasks = [task for task in self.tasks if (role_of(task) == "fixer") is repairs]
         return sum(task.status.is_done for task in tasks), len(tasks)
 
     def by_role(self) -> Iterator[tuple[str, list[CallRecord]]]:
-        """Yield the calls of each role, in an order that does not depend on which came first."""
+        """Yield the calls of each role, in an order that does not depend on which came
+        first.
+        """
         roles = {call.who for call in self.calls}
         known = [role for role in _ROLES if role in roles]
         for role in (*known, *sorted(roles.difference(_ROLES))):
@@ -165,7 +185,8 @@ class ReportData:
 def read_report_data(session: Path, state: object, facts: Mapping[str, Any]) -> ReportData:
     """Read the data of a report.
 
-    `state` is the run's state, the data that it was written as, or None. A report is made from whatever can be read.
+    `state` is the run's state, the data that it was written as, or None. A report is
+    made from whatever can be read.
     """
     try:
         record = msgspec.json.decode((session / "session.json").read_bytes(), type=SessionRecord)

@@ -148,7 +148,8 @@ def _open(data: ReportData, task: Task, waiting: str | None) -> str:
     if evidence is not None and evidence.status == "failed":
         red = _red_checks(data, evidence)
         if not red and is_check_repair(task):
-            # No file changed, so the checks did not run again: the task has their first output.
+            # No file changed, so the checks did not run again: the task has their first
+            # output.
             red = [task.description]
     return paragraphs(_title(task), bullets(facts), *red)
 
@@ -339,7 +340,9 @@ def _guessed(calls: Sequence[CallRecord]) -> int:
 
 
 def _cost_notes(data: ReportData) -> list[str]:
-    """Name the numbers that are unknown or estimated, and the tasks that needed several attempts."""
+    """Name the numbers that are unknown or estimated, and the tasks that needed several
+    attempts.
+    """
     calls = data.calls
     killed = sum(call.reason == KILLED for call in calls)
     were = "was" if killed == 1 else "were"

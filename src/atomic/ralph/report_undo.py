@@ -1,4 +1,6 @@
-"""The section of a report with the commands that show, accept or undo the changes of a run."""
+"""The section of a report with the commands that show, accept or undo the changes of a
+run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _INTRODUCTION = "In the root of the repository. None of these commands has been 
 
 
 def undo_section(data: ReportData) -> str:
-    """Return the commands for each task, or for the whole run if commits cannot be assigned to tasks."""
+    """Return the commands for each task, or for the whole run if commits cannot be
+    assigned to tasks.
+    """
     if not data.all_evidence:
         return paragraphs(_TITLE, f"No task left a change; {code('git status')} shows the current state.")
     if all(evidence.commit is None for evidence in data.all_evidence):
@@ -65,11 +69,14 @@ def _commands(data: ReportData, evidence: Evidence) -> str:
 
 
 def _undo(data: ReportData, commits: str) -> str:
-    """Return the command that undoes commits and does not touch the user's uncommitted files."""
+    """Return the command that undoes commits and does not touch the user's uncommitted
+    files.
+    """
     users = data.users
     taken = [path for path, trouble in users.troubles.items() if trouble.kind == "committed"]
     taken += users.committed
-    # A revert deletes a file that a commit has taken along, and refuses to work while something is staged.
+    # A revert deletes a file that a commit has taken along, and refuses to work while
+    # something is staged.
     if not taken and not any(file.is_staged for file in users.files.values()):
         return f"git revert --no-edit {commits}  # undo them, newest first"
     excluded = " ".join(word(f":(top,literal,exclude){path}") for path in taken)
@@ -106,7 +113,10 @@ def _status(paths: Sequence[str]) -> str:
 
 
 def _words(paths: Sequence[str]) -> str:
-    """Return the files as words for a shell; empty where they are too many for one line."""
+    """Return the files as words for a shell.
+
+    Empty where they are too many for one line.
+    """
     return " ".join(word(path) for path in paths) if len(paths) <= MAX_FILES else ""
 
 
@@ -126,7 +136,9 @@ def _whole_run(data: ReportData) -> str:
 
 
 def _undo_whole_run(data: ReportData) -> list[str]:
-    """Return the commands that undo the commits of the run and keep those that the user made between its turns."""
+    """Return the commands that undo the commits of the run and keep those that the user
+    made between its turns.
+    """
     if data.is_shared:  # turns overlap, so their ranges do not show who made a commit
         return ["git revert --no-edit COMMIT  # for each commit of the run in that list, newest first"]
     spans = [] if data.state is None else [span for turns in data.state.spans.values() for span in turns]
@@ -142,7 +154,8 @@ def _undo_whole_run(data: ReportData) -> list[str]:
 
 
 def _in_order(spans: Sequence[Span]) -> list[Span]:
-    """Return the turns that made commits, oldest first: each begins where the one before it ended.
+    """Return the turns that made commits, oldest first: each begins where the one
+    before it ended.
 
     Where the user committed in between, the order in which the tasks began decides.
     """

@@ -10,7 +10,10 @@ from atomic.ralph.users_files import CHECKS, MOST_NAMED, Trouble, UsersFile, des
 
 
 def warnings(data: ReportData) -> str:
-    """Return the warnings that the user must read first; empty if there are no warnings."""
+    """Return the warnings that the user must read first.
+
+    Empty if there are no warnings.
+    """
     texts = (
         _touched_files(data),
         _existing_files(data),
@@ -24,7 +27,10 @@ def warnings(data: ReportData) -> str:
 
 
 def late_warning(data: ReportData) -> str:
-    """Name the user's files that changed after the last turn; the user may have changed them."""
+    """Name the user's files that changed after the last turn.
+
+    The user may have changed them.
+    """
     if not data.late:
         return ""
     paths = " ".join(word(path) for path in data.late[:MOST_NAMED])
@@ -84,7 +90,9 @@ def _existing_files(data: ReportData) -> str:
 
 
 def _committed_files(data: ReportData) -> str:
-    """Name the user's files that were committed during a turn, in commits without any work of the run."""
+    """Name the user's files that were committed during a turn, in commits without any
+    work of the run.
+    """
     commits = dict(list(data.users.committed.items())[:MOST_NAMED])
     if not commits:
         return ""
@@ -98,7 +106,9 @@ def _committed_files(data: ReportData) -> str:
 
 
 def _replaced_versions(data: ReportData) -> str:
-    """Name the user's files of which a version was replaced: the user may have written it."""
+    """Name the user's files of which a version was replaced: the user may have written
+    it.
+    """
     if not data.versions:
         return ""
     return (
@@ -108,7 +118,9 @@ def _replaced_versions(data: ReportData) -> str:
 
 
 def _lost_refs(data: ReportData) -> str:
-    """Name the user's lost branches, tags and stashes, and the commands that restore them."""
+    """Name the user's lost branches, tags and stashes, and the commands that restore
+    them.
+    """
     if not data.lost_refs:
         return ""
     refs = data.lost_refs[:MOST_NAMED]

@@ -1,4 +1,5 @@
-"""A reviewer's answer: its format, how it is read, and what follows from several reviews.
+"""A reviewer's answer: its format, how it is read, and what follows from several
+reviews.
 
 How a reviewer works is in its agent file, `entities/builtin/agents/reviewer.md`.
 """
@@ -75,7 +76,9 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Return what identifies it in a later round: its words and its file, without the line, which moves."""
+        """Return what identifies it in a later round: its words and its file, without
+        the line, which moves.
+        """
         file = (self.location or "").partition(":")[0]
         words = re.findall(r"[^\W_]+", self.title.casefold())
         return f"{file}|{' '.join(words)}"
@@ -148,10 +151,12 @@ def _priority(value: Any, number: int) -> int | None:
 
 
 def review_in(text: str) -> Review:
-    """Read the review in an answer: all of it, a fenced block, or JSON somewhere in it. Raises ReviewError.
+    """Read the review in an answer: all of it, a fenced block, or JSON somewhere in it.
 
-    Of several reviews the strictest counts. An approval does not count if the answer also
-    has an unreadable review: that may be the rejection that quotes it.
+    Raises ReviewError.
+
+    Of several reviews the strictest counts. An approval does not count if the answer
+    also has an unreadable review: that may be the rejection that quotes it.
     """
     reviews: list[Review] = []
     problem = ReviewError("the answer has no JSON in it that can be read: look for a comma or a quote too many")
@@ -207,7 +212,9 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _end_of_unreadable(text: str, start: int) -> int:
-    """Return where an object that is not JSON ends: at its bracket, or at the end of the text if that is in doubt."""
+    """Return where an object that is not JSON ends: at its bracket, or at the end of
+    the text if that is in doubt.
+    """
     depth = 0
     for token in _TOKENS.finditer(text, start):
         if token[0] in "{[":
@@ -230,7 +237,9 @@ def review_tool(submit: Callable[[Review], None]) -> CustomTool:
 
 
 def blockers_of(reviews: Iterable[Review]) -> list[Finding]:
-    """Return the blocking findings, each once, most urgent first, without a priority last."""
+    """Return the blocking findings, each once, most urgent first, without a priority
+    last.
+    """
     found: dict[str, Finding] = {}
     for review in reviews:
         for finding in review.blockers:
@@ -245,7 +254,9 @@ def _urgency(finding: Finding) -> int:
 
 
 def repeated_blockers(rounds: Sequence[Sequence[Finding]]) -> list[Finding]:
-    """Return the blockers of the last round that came back so often that the user must decide."""
+    """Return the blockers of the last round that came back so often that the user must
+    decide.
+    """
     if not rounds:
         return []
     counts = Counter(key for findings in rounds for key in {finding.key for finding in findings})

@@ -48,7 +48,10 @@ MAX_MOVES = 2  # how often the work is checked and reviewed again because files 
 
 
 async def settle(ctx: Ralph) -> NodeResult:
-    """Run all checks on the current files; red ones become a task. Raises Suspend if the files keep changing."""
+    """Run all checks on the current files; red ones become a task.
+
+    Raises Suspend if the files keep changing.
+    """
     run = RunFolder(ctx)
     state = ctx.state
     run.check_folder()
@@ -72,8 +75,9 @@ async def settle(ctx: Ralph) -> NodeResult:
 async def _add_tasks(ctx: Ralph, run: RunFolder, tasks: Sequence[Task]) -> None:
     """Append tasks to those of the run.
 
-    Ids depend on the existing tasks. A step that is killed after they are written and before it is recorded runs again:
-    it adds the tasks that it chose the first time, not the same work under new ids.
+    Ids depend on the existing tasks. A step that is killed after they are written and
+    before it is recorded runs again: it adds the tasks that it chose the first time,
+    not the same work under new ids.
     """
     if (chosen := ctx.remembered(_CHOSEN)) is not None:
         tasks = msgspec.convert(chosen, list[Task])
@@ -85,7 +89,10 @@ async def _add_tasks(ctx: Ralph, run: RunFolder, tasks: Sequence[Task]) -> None:
 
 
 async def review(ctx: Ralph) -> NodeResult:
-    """Ask for one review, and again after an unreadable answer; a second one is not approved."""
+    """Ask for one review, and again after an unreadable answer.
+
+    A second one is not approved.
+    """
     run = RunFolder(ctx)
     key = _key(ctx)
     problem = ctx.state.asked_again.get(key, "")
@@ -154,7 +161,10 @@ def _changed_by_reviewers(run: RunFolder, state: RalphState) -> list[str]:
 
 
 def _other_provider(ctx: Ralph) -> str | None:
-    """Return another agent than the one that worked, if two are configured; otherwise None."""
+    """Return another agent than the one that worked, if two are configured.
+
+    Otherwise None.
+    """
     worked = [call.provider for call in calls_of(ctx.deps.facts) if call.who == "worker"]
     working = worked[-1] if worked else ctx.deps.provider_of("worker")
     return next((name for name in ctx.deps.configured if name != working), None)
@@ -172,7 +182,9 @@ async def _change(ctx: Ralph, run: RunFolder) -> Change:
 
 
 async def judge(ctx: Ralph) -> NodeResult:
-    """Decide from the reviews: the run is done, findings must be fixed, or the user must decide."""
+    """Decide from the reviews: the run is done, findings must be fixed, or the user
+    must decide.
+    """
     state = ctx.state
     run = RunFolder(ctx)
     await Checkout(run).stay()
@@ -187,7 +199,10 @@ async def judge(ctx: Ralph) -> NodeResult:
 
 
 async def _approved(ctx: Ralph, run: RunFolder) -> NodeResult:
-    """End the run if the files are still those that were checked and reviewed; otherwise do both again."""
+    """End the run if the files are still those that were checked and reviewed.
+
+    Otherwise do both again.
+    """
     settled = ctx.state.settled
     assert settled is not None  # `settle` has set it
     moved = await moved_files(run, settled, await run.snapshots.take())
@@ -233,7 +248,10 @@ def _not_approved(reviews: Sequence[Review]) -> str:
 
 
 async def halt(ctx: Ralph) -> NodeResult:
-    """Wait for the user, if that is needed. After a resume the work is reviewed again, from the start."""
+    """Wait for the user, if that is needed.
+
+    After a resume the work is reviewed again, from the start.
+    """
     found = ctx.state.halt
     if found is None:
         return NodeResult()

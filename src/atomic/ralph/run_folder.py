@@ -60,7 +60,10 @@ class RunFolder:
             raise FolderGoneError(f"{self.cwd}, where the work is done, no longer exists: restore it and resume")
 
     def timed(self, what: str) -> AbstractAsyncContextManager[None]:
-        """Interrupt the block when `--max-time` and its grace are over. Raises Suspend then."""
+        """Interrupt the block when `--max-time` and its grace are over.
+
+        Raises Suspend then.
+        """
         return self._ctx.deps.timed(what)
 
     @property
@@ -75,7 +78,10 @@ class RunFolder:
 
     @property
     def notes(self) -> Path:
-        """Return the folder for notes; `make_notes` makes it before an agent may write there."""
+        """Return the folder for notes.
+
+        `make_notes` makes it before an agent may write there.
+        """
         return notes_of(self.session)
 
     def make_notes(self) -> Path:
@@ -118,8 +124,9 @@ class RunFolder:
     def turn(self, task: str = "") -> Generator[None]:
         """Count a turn of a worker or fixer. Raises Suspend if the limit is reached.
 
-        The count is written before the turn, so that a turn that was killed counts. A turn that a cap or a limit of the
-        agent prevented does not count. A turn whose answer is in the journal is counted already.
+        The count is written before the turn, so that a turn that was killed counts. A
+        turn that a cap or a limit of the agent prevented does not count. A turn whose
+        answer is in the journal is counted already.
         """
         if not has_answer(self._ctx):
             self._begin_turn(task)
@@ -176,7 +183,9 @@ class FolderGoneError(Exception):
 
 
 class _FirstRules:
-    """The first ignore rules, kept as a fact: a worker could change a file of the session."""
+    """The first ignore rules, kept as a fact: a worker could change a file of the
+    session.
+    """
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -193,7 +202,9 @@ class _FirstRules:
 
 
 class Turns(msgspec.Struct, frozen=True):
-    """The number of turns of workers and fixers that have begun, and the tasks of those that have not ended."""
+    """The number of turns of workers and fixers that have begun, and the tasks of those
+    that have not ended.
+    """
 
     turns: int = 0
     open: frozenset[str] = frozenset()

@@ -1,6 +1,7 @@
 """The state of Ralph between two nodes; the journal can rebuild it.
 
-Tasks may run at the same time, so their fields are mappings by task id, which are merged.
+Tasks may run at the same time, so their fields are mappings by task id, which are
+merged.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ MAX_ATTEMPTS = 3
 
 
 class Span(msgspec.Struct, frozen=True):
-    """The folder before and after one turn. The turn changed `files`, or if None all files that differ."""
+    """The folder before and after one turn.
+
+    The turn changed `files`, or if None all files that differ.
+    """
 
     before: FolderSnapshot
     after: FolderSnapshot
@@ -26,7 +30,10 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Try(msgspec.Struct, frozen=True):
-    """A failed attempt at a task; `kind` is the reason, `trouble` goes into the next prompt."""
+    """A failed attempt at a task.
+
+    `kind` is the reason, `trouble` goes into the next prompt.
+    """
 
     kind: Literal["unchanged", "gate", "error", "git"]
     trouble: str

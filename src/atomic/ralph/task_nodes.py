@@ -59,7 +59,8 @@ class ChecksRedError(TaskFailedError):
 async def begin(ctx: Ralph) -> NodeResult:
     """Run the checks before a worker begins: this task did not cause a failure then.
 
-    Raises Postpone if they are red: a repair comes first. A repair ends here if they are green.
+    Raises Postpone if they are red: a repair comes first. A repair ends here if they
+    are green.
     """
     run = RunFolder(ctx)
     task = ctx.item
@@ -98,7 +99,8 @@ async def work(ctx: Ralph) -> NodeResult:
     run.check_folder()
     tries = ctx.state.tries.get(task.id, [])
     checkout = Checkout(run)
-    # One attempt may undo what another has moved. After that the run pauses: the user may have moved it.
+    # One attempt may undo what another has moved. After that the run pauses: the user
+    # may have moved it.
     puts_back = [one.kind == "git" for one in tries[-2:]] in ([True], [False, True])
     with _begun(ctx, task), run.turn(task.id):
         async with checkout.turn(task.id, is_repair=puts_back):
@@ -127,7 +129,9 @@ async def work(ctx: Ralph) -> NodeResult:
 
 @contextmanager
 def _begun(ctx: Ralph, task: Task) -> Generator[None]:
-    """Mark a pause as begun after the first turn: a pause before it leaves the task pending."""
+    """Mark a pause as begun after the first turn: a pause before it leaves the task
+    pending.
+    """
     try:
         yield
     except Suspend as pause:
@@ -136,7 +140,9 @@ def _begun(ctx: Ralph, task: Task) -> Generator[None]:
 
 
 class Ended(NamedTuple):
-    """How a turn ended: the agent's last message, the error, and whether a limit interrupted it."""
+    """How a turn ended: the agent's last message, the error, and whether a limit
+    interrupted it.
+    """
 
     text: str
     error: str = ""
@@ -201,7 +207,9 @@ async def give_up(ctx: Ralph) -> NodeResult:
 async def _examine(
     ctx: Ralph, run: RunFolder, task: Task, *, attempt: int
 ) -> tuple[Evidence, Try | None, FolderSnapshot | None]:
-    """Return the evidence of an attempt, what was missing, and a snapshot if all checks are green on it."""
+    """Return the evidence of an attempt, what was missing, and a snapshot if all checks
+    are green on it.
+    """
     state = ctx.state
     green: FolderSnapshot | None = None
     spans = state.spans[task.id]
@@ -264,7 +272,9 @@ async def evidence_of(
 
 
 def _protected(run: RunFolder, task: str, changes: Sequence[FileChange]) -> list[str]:
-    """Return the changed files that decide about checks, including files that git ignores."""
+    """Return the changed files that decide about checks, including files that git
+    ignores.
+    """
     seen = protected(changes, [check.command for check in run.checks.gates])
     return sorted({*seen, *Checkout(run).hidden_changes(task)})
 

@@ -1,7 +1,8 @@
 """The changes that the turns of a task made, without changes between the turns.
 
-A `Span` is a pair of snapshots around one turn. Between two spans no agent of the task works: changes there come from
-the user or from a check, and are not in the task's evidence.
+A `Span` is a pair of snapshots around one turn. Between two spans no agent of the task
+works: changes there come from the user or from a check, and are not in the task's
+evidence.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class _Cut(msgspec.Struct, frozen=True):
 
 
 async def watch_turn(ctx: Ralph, run: RunFolder, turn: Callable[[], Awaitable[ResultT]]) -> tuple[ResultT, list[Span]]:
-    """Run one turn. Return its result and the spans of this step, including earlier attempts that were cut off."""
+    """Run one turn. Return its result and the spans of this step, including earlier
+    attempts that were cut off.
+    """
     kept = msgspec.convert(ctx.remembered(_SPANS, []), list[_Cut])
     earlier = [await _closed(run, cut) for cut in kept]
     if has_answer(ctx):
@@ -53,7 +56,10 @@ async def watch_turn(ctx: Ralph, run: RunFolder, turn: Callable[[], Awaitable[Re
 
 
 async def _closed(run: RunFolder, cut: _Cut) -> Span:
-    """Return the span of a turn that was cut off. After a kill the times of changes decide which belong to it."""
+    """Return the span of a turn that was cut off.
+
+    After a kill the times of changes decide which belong to it.
+    """
     if cut.after is not None:
         return Span(cut.before, cut.after, cut.files)
     now = await run.snapshots.take()
@@ -67,13 +73,17 @@ async def _closed(run: RunFolder, cut: _Cut) -> Span:
 
 
 def _root_and_head(cwd: Path) -> tuple[Path, Path | None]:
-    """Return the root of the paths of changes, and the file that changes whenever HEAD moves."""
+    """Return the root of the paths of changes, and the file that changes whenever HEAD
+    moves.
+    """
     repository = find_repository(cwd)
     return (cwd, None) if repository is None else (repository.root, repository.git_dir / "logs" / "HEAD")
 
 
 def changed_at(path: Path) -> float:
-    """Return when a file was last changed in any way, or its folder if the file is gone."""
+    """Return when a file was last changed in any way, or its folder if the file is
+    gone.
+    """
     for place in (path, *path.parents):
         with suppress(FileNotFoundError, NotADirectoryError):
             return place.lstat().st_ctime
@@ -90,9 +100,11 @@ def last_sign_of_life(session: Path) -> float:
 
 @contextmanager
 def keep_alive(session: Path) -> Generator[None]:
-    """Touch the session's `alive` file until the end, so that a resume knows when a kill happened.
+    """Touch the session's `alive` file until the end, so that a resume knows when a
+    kill happened.
 
-    Turns and checks that run at the same time share one task, which ends with the last of them.
+    Turns and checks that run at the same time share one task, which ends with the last
+    of them.
     """
     key = asyncio.get_running_loop(), session
     toucher = _touchers.get(key)
@@ -109,7 +121,9 @@ def keep_alive(session: Path) -> Generator[None]:
 
 
 class _Toucher:
-    """The task that touches a session's `alive` file, and the number of turns and checks that need it."""
+    """The task that touches a session's `alive` file, and the number of turns and
+    checks that need it.
+    """
 
     def __init__(self, task: asyncio.Task[None]) -> None:
         self.task = task

@@ -1,7 +1,9 @@
-"""The user's uncommitted files: which they are, whether they are unchanged, and how to restore them.
+"""The user's uncommitted files: which they are, whether they are unchanged, and how to
+restore them.
 
-They are listed when a run begins, and a copy of each is kept in the session's folder. They are compared after each turn
-and after checks. Changes at other times come from the user, and become the new state to compare with.
+They are listed when a run begins, and a copy of each is kept in the session's folder.
+They are compared after each turn and after checks. Changes at other times come from the
+user, and become the new state to compare with.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """Content of a file that was replaced during the run, and that the user may have written."""
+    """Content of a file that was replaced during the run, and that the user may have
+    written.
+    """
 
     content: str
     mode: int
@@ -91,7 +95,10 @@ class UsersFiles(msgspec.Struct, frozen=True):
 
 
 def content_of(path: Path) -> str:
-    """Return a hash of the content; for a large file its size and time, for a link its target."""
+    """Return a hash of the content.
+
+    For a large file its size and time, for a link its target.
+    """
     try:
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
@@ -116,7 +123,10 @@ def _mode_of(path: Path) -> int:
 
 
 class Store:
-    """Copies of files by the hash of their content. None is ever removed or replaced."""
+    """Copies of files by the hash of their content.
+
+    None is ever removed or replaced.
+    """
 
     def __init__(self, session: Path, redactor: Redactor) -> None:
         self._folder = session / STORE
@@ -153,18 +163,25 @@ class Store:
         return self._kept is not None and self._kept[0] >= MOST_COPIES
 
     def can_give(self, content: str) -> bool:
-        """Return whether a file with this content can be made: a missing file and a link need no copy."""
+        """Return whether a file with this content can be made: a missing file and a
+        link need no copy.
+        """
         return content == _GONE or content.startswith(f"{_LINK}:") or self.has(content)
 
     def has(self, content: str) -> bool:
         return self._exists(content) and content_of(self._folder / content) == content
 
     def is_changed(self, content: str) -> bool:
-        """Return whether another program has changed the copy: its name is the hash of its bytes."""
+        """Return whether another program has changed the copy: its name is the hash of
+        its bytes.
+        """
         return self._exists(content) and not self.has(content)
 
     def read(self, content: str) -> bytes:
-        """Return the bytes of a copy. Raises OSError, also if another program has changed it."""
+        """Return the bytes of a copy.
+
+        Raises OSError, also if another program has changed it.
+        """
         path = self._folder / content
         data = path.read_bytes()
         if sha256(data).hexdigest() != content:
@@ -196,7 +213,9 @@ def put_back(path: Path, file: UsersFile, store: Store) -> None:
 
 
 def other_versions(known: UsersFiles) -> dict[str, list[Version]]:
-    """Return the versions that were replaced during the run and are not the current content."""
+    """Return the versions that were replaced during the run and are not the current
+    content.
+    """
     found: dict[str, list[Version]] = {}
     for path, versions in known.versions.items():
         left = {content_of(Path(known.root) / path)}
@@ -207,7 +226,9 @@ def other_versions(known: UsersFiles) -> dict[str, list[Version]]:
 
 
 def with_versions(known: UsersFiles, troubles: Mapping[str, Trouble], store: Store, now: float) -> UsersFiles:
-    """Record the current content of touched files, if the store has it, before a worker replaces it."""
+    """Record the current content of touched files, if the store has it, before a worker
+    replaces it.
+    """
     versions = dict(known.versions)
     for path, trouble in troubles.items():
         content = trouble.content
@@ -221,7 +242,8 @@ def with_versions(known: UsersFiles, troubles: Mapping[str, Trouble], store: Sto
 async def list_users_files(
     repository: Repository, commit: str, uncommitted: Iterable[str], store: Store, *, without: Iterable[str] = ()
 ) -> UsersFiles:
-    """List the files that differ from the commit, except those in `without`, and keep copies of them.
+    """List the files that differ from the commit, except those in `without`, and keep
+    copies of them.
 
     Files that differ from the commit of their submodule are listed too.
     """
@@ -252,7 +274,10 @@ async def list_again(
     changed: Iterable[str],
     store: Store,
 ) -> UsersFiles:
-    """Return the list after the user has changed some files; a file that is now committed is the project's."""
+    """Return the list after the user has changed some files.
+
+    A file that is now committed is the project's.
+    """
     staged = await repository.staged(commit)
     files = dict(known.files)
     again = sorted(set(changed) - known.troubles.keys())
@@ -273,7 +298,8 @@ async def _listed(
     entry = staged.get(path)
     kept = ""
     why = store.keep(place, content)
-    # The repository has the staged content as an object; only the first files get a copy of it too.
+    # The repository has the staged content as an object; only the first files get a
+    # copy of it too.
     if entry is not None and entry[0] != "160000" and not store.is_full:
         data = (await repository.git("cat-file", "blob", entry[1])).encode("utf-8", "surrogateescape")
         kept = sha256(data).hexdigest()
@@ -290,7 +316,10 @@ async def _listed(
 
 
 async def troubles_of(known: UsersFiles, repository: Repository, since: str, task: str) -> dict[str, Trouble]:
-    """Return the unwanted changes of the user's files; `since` is the last good commit."""
+    """Return the unwanted changes of the user's files.
+
+    `since` is the last good commit.
+    """
     head, _ = await repository.head()
     committed = set[str]() if head is None or head == since else await repository.differing(since, head)
     staged = {} if head is None else await repository.staged(head)
@@ -310,7 +339,9 @@ async def troubles_of(known: UsersFiles, repository: Repository, since: str, tas
 
 
 def changed_late(known: UsersFiles) -> list[str]:
-    """Return the files that changed after the last comparison, without a turn or a check."""
+    """Return the files that changed after the last comparison, without a turn or a
+    check.
+    """
     root = Path(known.root)
     others = {path: file for path, file in known.files.items() if path not in known.troubles}
     return [path for path, file in others.items() if content_of(root / path) != file.content]
@@ -329,7 +360,8 @@ async def _commits_of(repository: Repository, since: str, paths: Collection[str]
 
 
 async def own_commits(known: UsersFiles, repository: Repository, since: str, head: str) -> dict[str, str]:
-    """Return the user's files that are only in commits without other files, each with its commit.
+    """Return the user's files that are only in commits without other files, each with
+    its commit.
 
     A worker commits its work, so such a commit is probably the user's.
     """
@@ -360,7 +392,9 @@ def shown(path: str) -> str:
 
 
 def shell_word(path: str) -> str:
-    """Return the name of a file for a POSIX shell, in printable characters and line ends."""
+    """Return the name of a file for a POSIX shell, in printable characters and line
+    ends.
+    """
     body = path.rstrip("\n")
     if body.isprintable():
         return quote(path)
@@ -394,7 +428,8 @@ def describe(name: str, trouble: Trouble) -> str:
 
 
 def take_out(path: str, file: UsersFile, commit: str) -> list[str]:
-    """Return the commands that take a file out of the branch and change neither the file nor the index.
+    """Return the commands that take a file out of the branch and change neither the
+    file nor the index.
 
     They are run in the root of the repository.
     """
@@ -409,7 +444,9 @@ def take_out(path: str, file: UsersFile, commit: str) -> list[str]:
 
 
 def way_back(known: UsersFiles, troubles: Mapping[str, Trouble], since: str, store: Store, notes: Path) -> str:
-    """Return the prompt for a worker that has touched the user's files, with the commands that undo it."""
+    """Return the prompt for a worker that has touched the user's files, with the
+    commands that undo it.
+    """
     lines = [f"cd {quote(known.root)}"]
     committed = [path for path, trouble in troubles.items() if trouble.kind == "committed"]
     if committed:
@@ -466,8 +503,8 @@ def _put_back_lines(
         yield f"git restore --staged --source={since} -- {word}"
 
 
-# A name may have bytes that are not UTF-8. Python keeps them as surrogates, which JSON cannot contain. In facts they
-# are characters of a private range.
+# A name may have bytes that are not UTF-8. Python keeps them as surrogates, which JSON
+# cannot contain. In facts they are characters of a private range.
 _PRIVATE = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
 _SURROGATES = {private: surrogate for surrogate, private in _PRIVATE.items()}
 
@@ -477,7 +514,10 @@ def read_users_files(facts: Mapping[str, Any]) -> UsersFiles:
 
 
 def read_existing(facts: Mapping[str, Any]) -> UsersFiles:
-    """Return the files that existed before a run without a commit; deleted ones are troubles."""
+    """Return the files that existed before a run without a commit.
+
+    Deleted ones are troubles.
+    """
     found = msgspec.convert(from_fact(facts.get(EXISTING, {})), UsersFiles)
     root = Path(found.root)
     gone = {path: Trouble("deleted", CHECKS, "", _GONE) for path in found.files if not os.path.lexists(root / path)}

@@ -1,7 +1,8 @@
 """The user's other branches, tags and stashes: no turn may delete or rewrite one.
 
-They are recorded when a turn or a check begins and compared after it. A turn may delete a ref that a turn made. A
-branch with new commits has lost nothing: someone may work in another worktree of the repository.
+They are recorded when a turn or a check begins and compared after it. A turn may delete
+a ref that a turn made. A branch with new commits has lost nothing: someone may work in
+another worktree of the repository.
 """
 
 from __future__ import annotations
@@ -82,7 +83,10 @@ class UsersRefs:
         self._facts = facts
 
     async def begin(self, repository: Repository, branch: str | None) -> None:
-        """Record the refs: changes since the last turn come from the user. `branch` may move."""
+        """Record the refs: changes since the last turn come from the user.
+
+        `branch` may move.
+        """
         record = _read(self._facts)
         now = await _now(repository)
         if now is None:
@@ -98,9 +102,12 @@ class UsersRefs:
         self._note(_Record(Refs(sorted(refs.items()), stashes), made, lost))
 
     async def end(self, repository: Repository, task: str, branch: str | None) -> list[LostRef]:
-        """Record the refs that are lost since the beginning, and return the new ones. `branch` may move.
+        """Record the refs that are lost since the beginning, and return the new ones.
 
-        A lost ref fails only one attempt: the user may have deleted it, and the report mentions it anyway.
+        `branch` may move.
+
+        A lost ref fails only one attempt: the user may have deleted it, and the report
+        mentions it anyway.
         """
         record = _read(self._facts)
         now = await _now(repository)

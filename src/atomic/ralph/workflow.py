@@ -40,7 +40,10 @@ def agent(id: str, run: Callable[[Ralph], Awaitable[NodeResult]]) -> Node[RalphS
 
 
 def check_start(params: WorkflowStateParams) -> None:
-    """Refuse options that cannot work, before there is a session. Raises StartError, UntrustedError."""
+    """Refuse options that cannot work, before there is a session.
+
+    Raises StartError, UntrustedError.
+    """
     options = read_options(params)
     check_yolo(params)
     check_trust(params, options)

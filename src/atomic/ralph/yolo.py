@@ -1,4 +1,6 @@
-"""The nodes of `--yolo`: the same prompt in fresh contexts, until the agent gives its promise and the checks pass."""
+"""The nodes of `--yolo`: the same prompt in fresh contexts, until the agent gives its
+promise and the checks pass.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,10 @@ async def turn(ctx: Ralph) -> NodeResult:
 
 
 async def look(ctx: Ralph) -> NodeResult:
-    """Decide whether the promise was kept. If not, write the next prompt, or halt if the work is stuck."""
+    """Decide whether the promise was kept.
+
+    If not, write the next prompt, or halt if the work is stuck.
+    """
     run = RunFolder(ctx)
     state = ctx.state
     run.check_folder()
@@ -102,7 +107,10 @@ async def look(ctx: Ralph) -> NodeResult:
 
 
 async def _denied(ctx: Ralph, run: RunFolder) -> list[CheckResult]:
-    """Return the red checks that deny the promise. Raises Suspend if the files keep changing."""
+    """Return the red checks that deny the promise.
+
+    Raises Suspend if the files keep changing.
+    """
     state = ctx.state
     await look_for_check(ctx, run)
     own = [one.path for one in await changes_of(run.snapshots, state.spans[TASK]) if one.status != "deleted"]
@@ -119,7 +127,8 @@ async def _denied(ctx: Ralph, run: RunFolder) -> list[CheckResult]:
 
 
 def _denial(red: Sequence[CheckResult]) -> str:
-    """Return the output of the checks for comparison, without durations, which differ each time.
+    """Return the output of the checks for comparison, without durations, which differ
+    each time.
 
     Return nothing if a check printed nothing: then progress cannot be seen.
     """

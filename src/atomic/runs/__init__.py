@@ -1,4 +1,5 @@
-"""One execution of a workflow: agent calls, budget, events, the event log, and how it ended.
+"""One execution of a workflow: agent calls, budget, events, the event log, and how it
+ended.
 
 Start with `executor`, the one path for every workflow and every host.
 """

@@ -1,9 +1,9 @@
 """All calls of agents that a run makes.
 
-A provider is wrapped, so that every session goes through this module: those of `turn` and
-sub-agents, and the named ones. The budget reserves before a call and settles after it.
-The call is logged, its events are published, the agent's questions reach the user or
-pause the run, and a rate limit is recognised.
+A provider is wrapped, so that every session goes through this module: those of `turn`
+and sub-agents, and the named ones. The budget reserves before a call and settles after
+it. The call is logged, its events are published, the agent's questions reach the user
+or pause the run, and a rate limit is recognised.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ INTERRUPT_AGAIN = 3.0  # seconds; an interrupt takes 2 at most
 
 
 class ProviderLimited(BaseException):
-    """The agent is rate-limited until `reset_at`. A BaseException, so that node code cannot swallow it."""
+    """The agent is rate-limited until `reset_at`.
+
+    A BaseException, so that node code cannot swallow it.
+    """
 
     def __init__(self, provider: str, reset_at: datetime | None, message: str) -> None:
         self.provider = provider
@@ -61,7 +64,9 @@ class Caller(msgspec.Struct, frozen=True):
     file: str | None = None  # of an agent that is not built in
 
     def named_in(self, prompt: str) -> Caller:
-        """Return the caller with the role and task that the first line of the prompt names."""
+        """Return the caller with the role and task that the first line of the prompt
+        names.
+        """
         role, task = role_and_task(prompt)
         return msgspec.structs.replace(self, role=role or self.role, task=task or self.task)
 
@@ -80,7 +85,8 @@ class StepCalls:
 
     @asynccontextmanager
     async def call(self, about: CallInfo) -> AsyncGenerator[Call]:
-        """Make one call: wait until the budget admits it, and settle it however it ends.
+        """Make one call: wait until the budget admits it, and settle it however it
+        ends.
 
         Raises Suspend if a cap is reached.
         """
@@ -106,7 +112,10 @@ class StepCalls:
             raise self.suspend(reached) from reached
 
     def suspend(self, reached: CapReached | Parked, *, is_cut: bool = False) -> Suspend:
-        """Return the pause for a limit. The step holds it, so that a node cannot swallow it."""
+        """Return the pause for a limit.
+
+        The step holds it, so that a node cannot swallow it.
+        """
         if isinstance(reached, CapReached):
             self.run.events.cap_reached(reached)
             code = reached.kind
@@ -120,7 +129,9 @@ class StepCalls:
         return pause
 
     def known_answers(self) -> str:
-        """Return what agents of this step asked before an interruption, with the answers, for the next prompt."""
+        """Return what agents of this step asked before an interruption, with the
+        answers, for the next prompt.
+        """
         lines: list[str] = []
         for text, answer in self.ctx.answers_for_agent().items():
             lines.append(f"- {text}\n  {answer if isinstance(answer, str) else ', '.join(answer)}")
@@ -249,7 +260,10 @@ class Call:
             self._log(TurnEnded(EndReason.INTERRUPTED), usage)
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Sequence[str]]:
-        """Forward an agent's questions. Without a user, interrupt the turn and pause the run."""
+        """Forward an agent's questions.
+
+        Without a user, interrupt the turn and pause the run.
+        """
         try:
             with self._watch.asking(), self._calls.run.budget.asking(), self._calls.ctx.resting():
                 return [await self._ask(question) for question in questions]
@@ -270,8 +284,8 @@ class Call:
     async def check(self) -> None:
         """Raise the error or pause that the end of the turn means for its step.
 
-        Suspend: a question waits, or a cap has interrupted the turn. TurnCutError: the turn
-        has passed its own limit. ProviderLimited: the agent is rate-limited.
+        Suspend: a question waits, or a cap has interrupted the turn. TurnCutError: the
+        turn has passed its own limit. ProviderLimited: the agent is rate-limited.
         """
         if self._stopping is not None:
             await self._stopping
@@ -342,7 +356,10 @@ class MeteredProvider:
 
 
 class MeteredSession:
-    """A session of a `MeteredProvider`. `calls` and `about` change if several steps share it."""
+    """A session of a `MeteredProvider`.
+
+    `calls` and `about` change if several steps share it.
+    """
 
     def __init__(self, session: AgentSession, current: _CurrentCall, calls: StepCalls, about: CallInfo) -> None:
         self.calls = calls
@@ -363,7 +380,10 @@ class MeteredSession:
                     yield event
 
     async def ask_for(self, type: type[ValueT], prompt: str) -> ValueT:
-        """Return an answer of that type. Raises AnswerError, Suspend, ProviderLimited."""
+        """Return an answer of that type.
+
+        Raises AnswerError, Suspend, ProviderLimited.
+        """
         async with self._call(prompt) as call:
             try:
                 return await self._session.ask_for(type, call.about.prompt)
@@ -391,7 +411,10 @@ class MeteredSession:
         return await self._session.context()
 
     async def compact(self, focus: str = "") -> None:
-        """Summarise the context, which is a call like any other. Raises Suspend, ProviderLimited."""
+        """Summarise the context, which is a call like any other.
+
+        Raises Suspend, ProviderLimited.
+        """
         async with self._call("/compact") as call:
             await self._session.compact(focus)
             call.finish()

@@ -1,9 +1,9 @@
 """The budget of a run: decides whether a turn of an agent may start, and when.
 
-Money is reserved before a turn and settled after it. The reserve is the cost of the most
-expensive turn of the same role so far. If it does not fit, the turn waits for the running
-turns, which may cost less. If no turn is running and a cap is reached, the run pauses. So
-a cap is exceeded by one turn per parallel worker at most.
+Money is reserved before a turn and settled after it. The reserve is the cost of the
+most expensive turn of the same role so far. If it does not fit, the turn waits for the
+running turns, which may cost less. If no turn is running and a cap is reached, the run
+pauses. So a cap is exceeded by one turn per parallel worker at most.
 
 A running turn is interrupted only if it greatly exceeds the rest of a cap (`cut_for`).
 
@@ -68,7 +68,10 @@ class TurnMaximum(msgspec.Struct, frozen=True):
 
 
 class TurnSpending:
-    """The cost of one turn. Each report covers the whole turn so far; late ones count too."""
+    """The cost of one turn.
+
+    Each report covers the whole turn so far; late ones count too.
+    """
 
     def __init__(
         self, budget: Budget, call: CallRecord, reserved: Amount, maximum: TurnMaximum, *, priced: bool
@@ -99,7 +102,10 @@ class TurnSpending:
         self._budget.record_usage(self, usage, is_final=is_final, estimated=estimated)
 
     def end(self, reason: str, seconds: float) -> None:
-        """Note how a turn of the call ended. The next report or the settlement writes it."""
+        """Note how a turn of the call ended.
+
+        The next report or the settlement writes it.
+        """
         self.call = msgspec.structs.replace(self.call, reason=reason, seconds=self.call.seconds + seconds)
 
     @property
@@ -111,8 +117,8 @@ class TurnSpending:
 class Budget:
     """Keeps a run within its caps and its providers' limits.
 
-    `warn` shows a message to the user. `open` connects the budget with the journal, which
-    survives a kill. `clock` is the wall clock.
+    `warn` shows a message to the user. `open` connects the budget with the journal,
+    which survives a kill. `clock` is the wall clock.
     """
 
     def __init__(
@@ -176,10 +182,12 @@ class Budget:
         first: Usage | None = None,
         **details: Unpack[CallDetails],
     ) -> AsyncGenerator[TurnSpending]:
-        """Wait until a turn may start, and settle it however it ends. `details` is kept with it.
+        """Wait until a turn may start, and settle it however it ends.
 
-        `first` estimates the least that the turn takes. It counts if Atomic is killed before
-        the agent reports any usage.
+        `details` is kept with it.
+
+        `first` estimates the least that the turn takes. It counts if Atomic is killed
+        before the agent reports any usage.
 
         Raises:
             CapReached: a cap is reached, and no running turn can change that.
@@ -213,7 +221,10 @@ class Budget:
         self._changed.set()
 
     def _amount(self, call: CallRecord, usage: Usage, *, priced: bool, is_final: bool) -> Amount:
-        """Return the amount of a usage; a price that is reported only at the end is estimated until then."""
+        """Return the amount of a usage.
+
+        A price that is reported only at the end is estimated until then.
+        """
         amount = amount_of(usage, priced=priced)
         weight = weighted_tokens(usage)
         provider = call.provider or ""
@@ -243,10 +254,12 @@ class Budget:
             await self._changed.wait()
 
     def _maximum(self, role: str, committed: Amount) -> TurnMaximum:
-        """Return the maximum of a turn that starts now: the rest of the cap, plus an extra.
+        """Return the maximum of a turn that starts now: the rest of the cap, plus an
+        extra.
 
-        The extra is twice the most expensive finished turn of the role. If the role has none,
-        it is the rest of the cap, or twice the most expensive turn of any role if that is more.
+        The extra is twice the most expensive finished turn of the role. If the role has
+        none, it is the rest of the cap, or twice the most expensive turn of any role if
+        that is more.
         """
         known = self._finished.get(role)
         extra = known or _dearest_of(self._finished.values())
@@ -304,7 +317,10 @@ class Budget:
             raise CapReached("max_time", self.caps.max_time, self._watch.seconds, run=self._run, cut=what) from None
 
     def _dollars(self, amount: Amount) -> float:
-        """Return the dollars of an amount; tokens without a price are converted if no other cap counts them."""
+        """Return the dollars of an amount.
+
+        Tokens without a price are converted if no other cap counts them.
+        """
         if self.caps.max_tokens is not None:
             return amount.usd
         return amount.usd + amount.unpriced / TOKENS_PER_DOLLAR
@@ -348,7 +364,10 @@ class Budget:
         turn.written = turn.call
 
     def _write_if_possible(self, turn: TurnSpending) -> None:
-        """Write the cost of a turn. If that fails, keep its work: the next turn cannot start then."""
+        """Write the cost of a turn.
+
+        If that fails, keep its work: the next turn cannot start then.
+        """
         with suppress(JournalError, RunOwnedError):
             self._write(turn)
 
@@ -398,7 +417,10 @@ class Budget:
             self._watch.work(1)
 
     def stop(self) -> None:
-        """Stop the clock and keep the seconds that the run took. Raises JournalError."""
+        """Stop the clock and keep the seconds that the run took.
+
+        Raises JournalError.
+        """
         self._watch.stop()
         if self._facts is not None:
             self._facts.set(WORKED, round(self._watch.seconds, 3))
@@ -416,7 +438,9 @@ class Budget:
             self._parked[""] = until
 
     def park(self, reset_at: datetime | float | None, provider: str = "") -> float:
-        """Note that a provider is rate-limited, and return the Unix time when it is tried again."""
+        """Note that a provider is rate-limited, and return the Unix time when it is
+        tried again.
+        """
         now = self._clock()
         reset = reset_at.timestamp() if isinstance(reset_at, datetime) else reset_at
         if reset is not None and now < reset <= now + LONGEST_RESET:
@@ -440,10 +464,11 @@ class Budget:
         others: Sequence[str] = (),
         usable: Callable[[str], Awaitable[bool]] | None = None,
     ) -> str:
-        """Return the provider of the next turn: the preferred one, or with `switch` one that is not limited.
+        """Return the provider of the next turn: the preferred one, or with `switch` one
+        that is not limited.
 
-        Wait if all are limited. `others` are the configured ones by preference. Raises Parked
-        with `--on-limit stop`.
+        Wait if all are limited. `others` are the configured ones by preference. Raises
+        Parked with `--on-limit stop`.
         """
         if not self.is_parked(preferred):
             return preferred
@@ -476,7 +501,10 @@ class Budget:
 
 
 class _Stopwatch:
-    """Counts the seconds of work. It stops while something rests and no turn is running."""
+    """Counts the seconds of work.
+
+    It stops while something rests and no turn is running.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -40,7 +40,9 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 def ending_of(result: RunResult[Any] | None, stop: Stop | None, run: str) -> Ending:
-    """Return the end of a run from the result of its engine, or from the reason of the stop."""
+    """Return the end of a run from the result of its engine, or from the reason of the
+    stop.
+    """
     resume = f"atomic resume {run}"
     if result is None or result.status is RunStatus.CANCELLED:
         return _stopped(stop or Stop.INTERRUPT, resume)

@@ -1,8 +1,9 @@
 """Publishes the events of one run: to its host, to its logs, and to `session.json`.
 
 The run never waits for its host. A host that reads slowly gets the text of an agent
-joined into fewer events. If too many events wait, old activity of agents is dropped from
-the queue and counted; the log of the session still has it. All other events are kept.
+joined into fewer events. If too many events wait, old activity of agents is dropped
+from the queue and counted; the log of the session still has it. All other events are
+kept.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class EventLog:
         self._session = session
         self._graph = graph
         self._descriptions = descriptions
-        # By step, not by node: a node that leads to itself may start before its end is reported.
+        # By step, not by node: a node that leads to itself may start before its end is
+        # reported.
         self._started: dict[str, NodeStarted] = {}
         self._log_failed = False
         self._reported_caps: set[str] = set()
@@ -120,7 +122,9 @@ class EventLog:
         self.warn(text, node)
 
     def handle_progress(self, data: Any) -> None:
-        """Write the result of a task's attempt to `progress.txt`: its `task` and its `text`."""
+        """Write the result of a task's attempt to `progress.txt`: its `task` and its
+        `text`.
+        """
         if isinstance(data, Mapping):
             fields = cast("Mapping[str, Any]", data)
             self._session.logs.progress(f"{self._lines.label(str(fields.get('task')))}: {fields.get('text')}")
@@ -163,7 +167,10 @@ class EventLog:
         self.emit(QuestionAsked, question=question, node=node)
 
     def keep_questions(self, open_ids: Collection[str]) -> None:
-        """Close all questions but these. A cancelled branch may have asked one of them."""
+        """Close all questions but these.
+
+        A cancelled branch may have asked one of them.
+        """
         for id in set(self.questions).difference(open_ids):
             self.close_question(id)
 
@@ -177,7 +184,10 @@ class EventLog:
         self.emit(AgentActivity, node=caller.node, task=caller.task, role=caller.role, event=event)
 
     def cap_reached(self, reached: CapReached) -> None:
-        """Publish that a cap is reached; once, however many turns it ends or prevents."""
+        """Publish that a cap is reached.
+
+        Once, however many turns it ends or prevents.
+        """
         if reached.kind in self._reported_caps:
             return
         self._reported_caps.add(reached.kind)
@@ -193,7 +203,9 @@ class EventLog:
         self._session.logs.progress(self._lines.began(line))
 
     def call_ended(self, line: Mapping[str, Any]) -> None:
-        """Write the end of a call to `agent-calls.jsonl` and `progress.txt`, a failure to `errors.log`."""
+        """Write the end of a call to `agent-calls.jsonl` and `progress.txt`, a failure
+        to `errors.log`.
+        """
         logs = self._session.logs
         logs.call(line)
         logs.progress(self._lines.ended(line))
@@ -346,7 +358,10 @@ class ProgressLines:
         return text
 
     def began(self, call: Mapping[str, Any]) -> str:
-        """Format the start of a call; `call` has the keys of a line of `agent-calls.jsonl`."""
+        """Format the start of a call.
+
+        `call` has the keys of a line of `agent-calls.jsonl`.
+        """
         return f"{self._head(call)} begins ({call['provider']})"
 
     def ended(self, call: Mapping[str, Any]) -> str:

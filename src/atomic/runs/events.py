@@ -71,14 +71,19 @@ class TasksChanged(_RunEvent, frozen=True, kw_only=True, tag="tasks_changed"):
 
 
 class QuestionAsked(_RunEvent, frozen=True, kw_only=True, tag="question_asked"):
-    """A question to the user. The host's broker or `atomic answer` delivers the answer."""
+    """A question to the user.
+
+    The host's broker or `atomic answer` delivers the answer.
+    """
 
     question: Question
     node: str
 
 
 class LimitReached(_RunEvent, frozen=True, kw_only=True, tag="limit_reached"):
-    """A cap of the user (`max_cost`, `max_tokens`, `max_time`) or a usage limit (`provider`)."""
+    """A cap of the user (`max_cost`, `max_tokens`, `max_time`) or a usage limit
+    (`provider`).
+    """
 
     kind: str
     limit: float | None
@@ -87,7 +92,10 @@ class LimitReached(_RunEvent, frozen=True, kw_only=True, tag="limit_reached"):
 
 
 class Warning(_RunEvent, frozen=True, kw_only=True, tag="warning"):
-    """A message for the user; the run continues. `node` is empty if no node reported it."""
+    """A message for the user; the run continues.
+
+    `node` is empty if no node reported it.
+    """
 
     text: str
     node: str = ""

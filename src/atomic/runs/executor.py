@@ -1,8 +1,8 @@
 """`run_workflow`, with which every host runs every workflow.
 
-The run executes in its own task, and the host reads its events. A stopped run is cancelled:
-the engine records the finished steps, the session becomes `paused`, and the last event has the
-command that resumes the run.
+The run executes in its own task, and the host reads its events. A stopped run is
+cancelled: the engine records the finished steps, the session becomes `paused`, and the
+last event has the command that resumes the run.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def run_workflow(
     """Run a workflow, or resume a session, and return the events, RunEnded last.
 
     `config` overrides the config of the settings or of the resumed run. Raises
-    UnknownRoleError, and what `definition.load()` and the workflow's `check_start` raise,
-    before a session is created. Reading the first event raises RunOwnedError if another
-    process owns the run.
+    UnknownRoleError, and what `definition.load()` and the workflow's `check_start`
+    raise, before a session is created. Reading the first event raises RunOwnedError if
+    another process owns the run.
     """
     _check_roles(definition, runtime)
     request = RunRequest(definition, definition.load(), prompt, config, resume, answers or {}, model, max_iterations)
@@ -92,7 +92,10 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         return self.session.id
 
     def stop(self, stop: Stop = Stop.INTERRUPT) -> None:
-        """Interrupt the run; its events continue to RunEnded. A second call only turns it into a cancellation."""
+        """Interrupt the run; its events continue to RunEnded.
+
+        A second call only turns it into a cancellation.
+        """
         if self._stop is None or stop is Stop.CANCEL:
             self._stop = stop
         if self._execution is not None:
@@ -119,7 +122,9 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
 
 
 def _check_roles(definition: Definition, runtime: Runtime) -> None:
-    """Raise UnknownRoleError for a role that the workflow does not have, before money is spent."""
+    """Raise UnknownRoleError for a role that the workflow does not have, before money
+    is spent.
+    """
     if not definition.roles:
         return
     known = {"", *definition.roles, *definition.node_descriptions}

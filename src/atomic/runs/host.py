@@ -88,7 +88,10 @@ class Runtime(msgspec.Struct, frozen=True):
         return self.cwd or self.project
 
     def options(self, model: str | None) -> dict[str, Any]:
-        """Return the flags that the session keeps; a resume uses them unless it gets others."""
+        """Return the flags that the session keeps.
+
+        A resume uses them unless it gets others.
+        """
         return {
             "agents": dict(self.choices.agents),
             "models": dict(self.choices.models),
@@ -127,7 +130,9 @@ class HostBroker:
         return answer
 
     def deliver(self, answers: Mapping[str, Answer]) -> set[str]:
-        """Deliver answers from another process, and return the ids of the questions that waited for them."""
+        """Deliver answers from another process, and return the ids of the questions
+        that waited for them.
+        """
         taken: set[str] = set()
         for id, answer in answers.items():
             waiting = self._waiting.get(id)

@@ -55,7 +55,9 @@ def _with_statuses(kept: _KeptList, facts: Mapping[str, Any]) -> Iterator[Task]:
 
 
 class CleanTasks:
-    """Writes task lists: without secrets in the folder of the session, unchanged elsewhere."""
+    """Writes task lists: without secrets in the folder of the session, unchanged
+    elsewhere.
+    """
 
     def __init__(self, folder: Path, redactor: Redactor) -> None:
         self._folder = folder
@@ -126,7 +128,9 @@ class KeptTasks:
         self._last = tasks
 
     def _adopt_copy(self) -> None:
-        """Keep the list of a run that an older version started, so that its file is known as our copy."""
+        """Keep the list of a run that an older version started, so that its file is
+        known as our copy.
+        """
         if _LIST in self._facts:
             return
         try:
@@ -136,7 +140,9 @@ class KeptTasks:
         self._facts.set(_LIST, _KeptList(1, found.tasks, found.metadata))
 
     def restore_copy(self) -> None:
-        """Write the copy again if it differs from the journal, and note that it was changed."""
+        """Write the copy again if it differs from the journal, and note that it was
+        changed.
+        """
         kept = read_kept_tasks(self._facts)
         if kept is None or self._is_copied(kept):
             return
@@ -159,7 +165,10 @@ class KeptTasks:
             return False
 
     def _note_if_changed(self) -> None:
-        """Note that another program changed the copy. A kill may leave a copy that lacks the last change."""
+        """Note that another program changed the copy.
+
+        A kill may leave a copy that lacks the last change.
+        """
         kept = _list_in(self._facts)
         if kept is None or self._facts.is_unwritten(COPY) or self._is_copy_of(kept):
             return
@@ -186,7 +195,10 @@ class KeptTasks:
 
 
 class RunTasks:
-    """The task list of a run for its nodes. `changed` is called with each new version of a list."""
+    """The task list of a run for its nodes.
+
+    `changed` is called with each new version of a list.
+    """
 
     def __init__(self, kept: KeptTasks, clean: CleanTasks, changed: Callable[[Sequence[Task]], object]) -> None:
         self._kept = kept
@@ -220,11 +232,17 @@ class RunTasks:
         self._changed(tasks)
 
     def load(self, path: str) -> TaskList:
-        """Return the list that a loop works on. Raises TaskFileError, NoTaskListError."""
+        """Return the list that a loop works on.
+
+        Raises TaskFileError, NoTaskListError.
+        """
         return self._kept.read() if self._kept.is_at(path) else TaskList.read(path)
 
     def keep(self, path: str, tasks: TaskList) -> None:
-        """Replace the list that a loop works on; without secrets in the folder of the session."""
+        """Replace the list that a loop works on.
+
+        Without secrets in the folder of the session.
+        """
         if self._kept.is_at(path):
             self._is_kept_by_loop = True
             self._kept.write(tasks)
@@ -232,7 +250,9 @@ class RunTasks:
             self._clean.write(path, tasks)
 
     def resume_loop(self) -> None:
-        """Ignore the list of the restored state: it is the plan, and the loop's list is further."""
+        """Ignore the list of the restored state: it is the plan, and the loop's list is
+        further.
+        """
         if self._kept.exists:
             self._planned = ()
 
@@ -271,7 +291,10 @@ def _is_same_list(one: TaskList, other: TaskList) -> bool:
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
-    """Return values that change when a file is replaced or written; None if it is missing."""
+    """Return values that change when a file is replaced or written.
+
+    None if it is missing.
+    """
     try:
         status = path.lstat()
     except OSError:

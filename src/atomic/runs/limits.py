@@ -22,7 +22,10 @@ SHORT_ROLES = ("planner", "reviewer")
 
 
 class Caps(msgspec.Struct, frozen=True):
-    """The caps of a run with its resumes, and the limits of each turn; None: no limit, or the default."""
+    """The caps of a run with its resumes, and the limits of each turn.
+
+    None: no limit, or the default.
+    """
 
     max_cost: float | None = None  # dollars
     max_tokens: int | None = None
@@ -61,7 +64,9 @@ class CapReached(AtomicError):
 
 
 class Parked(AtomicError):
-    """A provider is rate-limited until `reset_at` (Unix time), and `--on-limit stop` forbids to wait."""
+    """A provider is rate-limited until `reset_at` (Unix time), and `--on-limit stop`
+    forbids to wait.
+    """
 
     def __init__(self, provider: str, reset_at: float, *, run: str = "") -> None:
         self.provider = provider

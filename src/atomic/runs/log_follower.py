@@ -1,4 +1,7 @@
-"""Follow the log of a run that another process owns. Ending this does not affect the run."""
+"""Follow the log of a run that another process owns.
+
+Ending this does not affect the run.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,15 @@ from atomic.runs.events import WorkflowEvent
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.store import Session
 
-# A process that leaves a run writes session.json first, and then the last lines of the log.
+# A process that leaves a run writes session.json first, and then the last lines of the
+# log.
 _LAST_LINES_SECONDS = 5.0
 _decode = msgspec.json.Decoder(WorkflowEvent).decode
 
 
 async def follow_log(session: Session, start: int | None = None) -> AsyncGenerator[WorkflowEvent]:
-    """Yield the events since the last start of the run, until the owner's process has ended.
+    """Yield the events since the last start of the run, until the owner's process has
+    ended.
 
     `start` is another offset in the log to begin at.
     """

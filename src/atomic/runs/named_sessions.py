@@ -68,7 +68,10 @@ class NamedSessions:
     async def using(
         self, name: str, provider: str, opening: MeteredProvider, options: SessionOptions
     ) -> AsyncGenerator[MeteredSession]:
-        """Yield the session of that name for one turn; a different provider starts a new one."""
+        """Yield the session of that name for one turn.
+
+        A different provider starts a new one.
+        """
         async with self._locks.setdefault(name, asyncio.Lock()):
             kept = self._open_sessions.get(name)
             if kept is not None and kept.provider != provider:
@@ -109,7 +112,10 @@ class NamedSessions:
             await kept.close()
 
     def provider_of(self, name: str) -> str | None:
-        """Return the provider of the session of that name; None if there is no such session."""
+        """Return the provider of the session of that name.
+
+        None if there is no such session.
+        """
         kept = self._open_sessions.get(name)
         if kept is not None:
             return kept.provider
@@ -120,10 +126,12 @@ class NamedSessions:
     async def between_turns(
         self, name: str, opening: MeteredProvider, options: SessionOptions
     ) -> AsyncGenerator[MeteredSession | None]:
-        """Yield the session between two turns; None if it does not exist or cannot be resumed.
+        """Yield the session between two turns.
 
-        A session from before a restart is closed again after the body, because the next turn
-        opens it with other options.
+        None if it does not exist or cannot be resumed.
+
+        A session from before a restart is closed again after the body, because the next
+        turn opens it with other options.
         """
         async with self._locks.setdefault(name, asyncio.Lock()):
             kept = self._open_sessions.get(name)

@@ -1,7 +1,7 @@
 """One execution of a workflow: its session, its journal, its graph, and its events.
 
-Other runs of this process must not wait for a slow disk. So the writes at the start and at
-the end of a run happen in a thread, in which no code of the workflow's author runs.
+Other runs of this process must not wait for a slow disk. So the writes at the start and
+at the end of a run happen in a thread, in which no code of the workflow's author runs.
 """
 
 from __future__ import annotations
@@ -123,14 +123,20 @@ class Execution:
         self._task = asyncio.create_task(self._run(), name=f"run-{session.id}")
 
     async def next_event(self) -> WorkflowEvent | None:
-        """Return the next event; None after the last one. Raises what could not be published as an event."""
+        """Return the next event; None after the last one.
+
+        Raises what could not be published as an event.
+        """
         event = await self.events.queue.get()
         if event is None:
             await self._task
         return event
 
     def stop(self, stop: Stop) -> None:
-        """Interrupt the run; a second call only turns an interruption into a cancellation."""
+        """Interrupt the run.
+
+        A second call only turns an interruption into a cancellation.
+        """
         if self._stopped is None or stop is Stop.CANCEL:
             self._stopped = stop
         if self._streaming is not None:
@@ -171,7 +177,10 @@ class Execution:
         return is_completed
 
     def _repeat_end(self) -> None:
-        """Report the end of a completed run again; nothing runs, and nothing is logged."""
+        """Report the end of a completed run again.
+
+        Nothing runs, and nothing is logged.
+        """
         self.events.is_logging = False
         record = self._session.record
         self.events.emit(
@@ -208,7 +217,10 @@ class Execution:
                     self._session.logs.close()
 
     async def _start(self, journal: Journal) -> AsyncIterator[StreamEvent]:
-        """Acquire the run and return the stream of its graph. Raises RunOwnedError before anything is changed."""
+        """Acquire the run and return the stream of its graph.
+
+        Raises RunOwnedError before anything is changed.
+        """
         request = self._request
         session = self._session
         stream: AsyncIterator[StreamEvent] | None = None
@@ -267,7 +279,10 @@ class Execution:
         self._budget.open(self._facts, before=before)
 
     def _resume_stream(self, journal: Journal, answers: Mapping[str, Answer]) -> AsyncIterator[StreamEvent] | None:
-        """Return the stream that continues the run; None if it was killed before it started."""
+        """Return the stream that continues the run.
+
+        None if it was killed before it started.
+        """
         try:
             stream = self._graph.resume_stream(
                 journal, self._session.id, answers=answers, modes=_MODES, deps=self.runtime, model=self._request.model
@@ -278,7 +293,9 @@ class Execution:
         return stream
 
     def _check_not_begun(self, journal: Journal) -> None:
-        """Raise JournalLostError if a run without a journal has already worked: no work is done twice."""
+        """Raise JournalLostError if a run without a journal has already worked: no work
+        is done twice.
+        """
         session = self._session
         facts = find_facts(journal, session.id)
         path = session.journal_path
@@ -299,7 +316,8 @@ class Execution:
             past = RunHistory(journal.history(self._session.id), current_names(self._graph.program))
         except RunNotFoundError:
             return {}
-        # An answer may name its question by the id that a node had before it was renamed.
+        # An answer may name its question by the id that a node had before it was
+        # renamed.
         current = {past.current_id(id): answer for id, answer in answers.items()}
         open_answers = {id: answer for id, answer in current.items() if id in past.asked}
         return {**open_answers, **self._request.answers}
@@ -313,7 +331,9 @@ class Execution:
         return {**config, **(self._request.config or {})}
 
     def _given_config(self) -> dict[str, Any]:
-        """Return the part of the config that flags have set, now or when the run was started."""
+        """Return the part of the config that flags have set, now or when the run was
+        started.
+        """
         names = {*self._session.record.options.get("given", ()), *(self._request.config or {})}
         return {name: value for name, value in self._config.items() if name in names}
 
@@ -360,7 +380,10 @@ class Execution:
         return ending
 
     async def _stream(self, journal: Journal, stream: AsyncIterator[StreamEvent]) -> RunResult[Any]:
-        """Stream the whole graph; continue if its last questions were answered during it."""
+        """Stream the whole graph.
+
+        Continue if its last questions were answered during it.
+        """
         while True:
             result = await self._publish(stream)
             if result.status is not RunStatus.PAUSED or not result.questions:
@@ -400,7 +423,9 @@ class Execution:
         return result
 
     async def _watch_inbox(self) -> None:
-        """Obey orders to stop, and deliver answers, which other processes put into the inbox."""
+        """Obey orders to stop, and deliver answers, which other processes put into the
+        inbox.
+        """
         inbox = self._session.inbox
         delivered: set[str] = set()
         while True:
@@ -454,7 +479,9 @@ class Execution:
         )
 
     def _find_damage(self) -> str:
-        """Return a message about facts that another program has damaged during the run, or an empty text."""
+        """Return a message about facts that another program has damaged during the run,
+        or an empty text.
+        """
         try:
             self._facts.check_rows()
         except FactsLostError as error:

@@ -1,8 +1,8 @@
 """The runtime of a run, and the view of it that each step gets as `ctx.deps`.
 
-A host gives a `Runtime` (`runs/host.py`). The run builds one `RunRuntime` from it, which
-owns the shared parts: budget, event log, named sessions, task list, facts. Each step
-gets a `StepRuntime`, which knows the node and the task that it works for.
+A host gives a `Runtime` (`runs/host.py`). The run builds one `RunRuntime` from it,
+which owns the shared parts: budget, event log, named sessions, task list, facts. Each
+step gets a `StepRuntime`, which knows the node and the task that it works for.
 """
 
 from __future__ import annotations
@@ -109,12 +109,18 @@ class RunRuntime:
         return list(dict.fromkeys(filter(None, named)))
 
     def provider_of(self, role: str) -> str | None:
-        """Return the provider that flags and settings name for a role; None: the default one."""
+        """Return the provider that flags and settings name for a role.
+
+        None: the default one.
+        """
         agents = self.host.choices.agents
         return agents.get(role) or agents.get("") or self.host.settings.agent
 
     async def models(self, provider: AgentProvider, name: str) -> Sequence[str]:
-        """Return the ids of a provider's models, read once; empty if it cannot list them."""
+        """Return the ids of a provider's models, read once.
+
+        Empty if it cannot list them.
+        """
         if name not in self._models:
             listed = await provider.models() if provider.capabilities.models else ()
             self._models[name] = [model.id for model in listed]
@@ -127,7 +133,9 @@ class RunRuntime:
         return await self.host.prepare(provider, options, self.events.warn)
 
     def end_call(self, line: Mapping[str, Any]) -> None:
-        """Record an ended call in the logs, in the cost, and its changes of the project."""
+        """Record an ended call in the logs, in the cost, and its changes of the
+        project.
+        """
         self.events.call_ended(line)
         self.session.save(cost=self.cost, durable=False)
         self.changes.note()
@@ -182,7 +190,9 @@ class StepRuntime:
 
     @property
     def check_variables(self) -> Sequence[str]:
-        """Return the environment variables that checks get although they look like secrets."""
+        """Return the environment variables that checks get although they look like
+        secrets.
+        """
         return self._host.settings.checks.env
 
     @property
@@ -196,7 +206,10 @@ class StepRuntime:
         return self._run.configured
 
     def provider_of(self, role: str) -> str | None:
-        """Return the provider that flags and settings name for a role; None: the default one."""
+        """Return the provider that flags and settings name for a role.
+
+        None: the default one.
+        """
         return self._run.provider_of(role)
 
     def publish(self, url: str) -> None:
@@ -217,7 +230,10 @@ class StepRuntime:
 
     @asynccontextmanager
     async def timed(self, what: str) -> AsyncGenerator[None]:
-        """Interrupt the body, which is not a turn, after `--max-time` and its grace; the run pauses then."""
+        """Interrupt the body, which is not a turn, after `--max-time` and its grace.
+
+        The run pauses then.
+        """
         try:
             async with self._run.budget.timed(what):
                 yield
@@ -225,7 +241,9 @@ class StepRuntime:
             raise self._calls.suspend(reached, is_cut=True) from reached
 
     async def provider(self, name: str | None = None) -> MeteredProvider:
-        """Return a provider whose calls are charged to the budget, logged and published."""
+        """Return a provider whose calls are charged to the budget, logged and
+        published.
+        """
         chosen = name or await self._run.default_name()
         return self._calls.meter(await self._run.provider(chosen), chosen)
 
@@ -244,9 +262,10 @@ class StepRuntime:
         """Run one turn in a new session, or in the named one, and return the answer.
 
         `custom_tools` are offered if the provider supports them. The model is, in this
-        order: `model`, the run's model, the model of the agent's file unless the agent is
-        built in. With `strict=False` a system prompt or tools that the provider does not
-        support are moved into the prompt or left out. Raises TurnFailedError, ProviderError.
+        order: `model`, the run's model, the model of the agent's file unless the agent
+        is built in. With `strict=False` a system prompt or tools that the provider does
+        not support are moved into the prompt or left out. Raises TurnFailedError,
+        ProviderError.
         """
         entity = None if agent is None else self.entities.require("agent", agent)
         source = getattr(entity, "source", None)
@@ -285,8 +304,8 @@ class StepRuntime:
     ) -> ResultT:
         """Do the work with a provider that is not rate-limited.
 
-        If the provider reaches its limit, wait for it or switch to another one, and do the
-        work again. That does not count as a failed attempt.
+        If the provider reaches its limit, wait for it or switch to another one, and do
+        the work again. That does not count as a failed attempt.
         """
         preferred = _chosen(self._host.choices.agents, caller) or wanted or await self._run.default_name()
         return await self._serve(preferred, self._host.others, work)
@@ -328,7 +347,9 @@ class StepRuntime:
         )
 
     def bridge_to(self, provider: AgentProvider, name: str, caller: Caller) -> Bridge:
-        """Return a bridge that spawns sub-agents over that provider, charged to the budget."""
+        """Return a bridge that spawns sub-agents over that provider, charged to the
+        budget.
+        """
         host = self._host
         metered = self._calls.meter(provider, name, caller)
         return Bridge(
@@ -359,7 +380,10 @@ class StepRuntime:
         return fitting or named_model(wanted) or self._host.settings.model
 
     async def with_named(self, name: str, work: Callable[[MeteredSession], Awaitable[ResultT]]) -> ResultT | None:
-        """Do something with a named session, over the provider that has it; None if there is no such session."""
+        """Do something with a named session, over the provider that has it.
+
+        None if there is no such session.
+        """
         sessions = self._run.sessions
         caller = self._calls.caller
         provider = sessions.provider_of(name)
@@ -400,7 +424,10 @@ class StepSessions:
 
 
 def _supported(can: Capabilities, options: SessionOptions, prompt: str) -> tuple[SessionOptions, str]:
-    """Return the options that a provider supports; an unsupported system prompt is added to the prompt."""
+    """Return the options that a provider supports.
+
+    An unsupported system prompt is added to the prompt.
+    """
     if options.system_prompt is not None and not can.system_prompt:
         prompt = f"{prompt}\n---\n\n{options.system_prompt}"
         options = msgspec.structs.replace(options, system_prompt=None)
@@ -410,7 +437,10 @@ def _supported(can: Capabilities, options: SessionOptions, prompt: str) -> tuple
 
 
 async def _answer_in_new_session(provider: MeteredProvider, options: SessionOptions, prompt: str) -> str:
-    """Run one turn in a new session; without custom tools if the agent refuses them when it starts."""
+    """Run one turn in a new session.
+
+    Without custom tools if the agent refuses them when it starts.
+    """
     try:
         async with provider.open(options) as session:
             return await _answer(session, prompt)
@@ -435,7 +465,9 @@ async def _answer(session: MeteredSession, prompt: str) -> str:
 
 
 def _chosen(choices: Mapping[str, str], caller: Caller) -> str | None:
-    """Return the flag for a caller: by role, by step, by node, by the node around it, else the one for all."""
+    """Return the flag for a caller: by role, by step, by node, by the node around it,
+    else the one for all.
+    """
     for word in (caller.role, caller.node, without_items(caller.node), split_first(caller.node)[0]):
         if word and word in choices:
             return choices[word]

@@ -1,7 +1,7 @@
 """What a run has spent, call by call, in its journal.
 
-Each call of an agent is a fact. It is written when the call starts, and replaced with each
-report of usage and at the end. After a kill a call counts with its last report.
+Each call of an agent is a fact. It is written when the call starts, and replaced with
+each report of usage and at the end. After a kill a call counts with its last report.
 `logs/agent-calls.jsonl` is a copy for people: it is compared, never read back.
 """
 
@@ -32,7 +32,10 @@ _MOST_BYTES = 64 * 1024 * 1024  # of the copy; a line has less than 1 KiB
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """What one or more turns took; `unpriced` counts the tokens without a known price."""
+    """What one or more turns took.
+
+    `unpriced` counts the tokens without a known price.
+    """
 
     usd: float = 0.0
     input_tokens: int = 0
@@ -117,19 +120,25 @@ def amount_of(usage: Any, *, priced: bool = True) -> Amount:
     read = int(number(figures.get("input")))
     written = int(number(figures.get("output")))
     cost = figures.get("cost")
-    # Any reported price counts. Zero is not a price if the agent is not known to report prices.
+    # Any reported price counts. Zero is not a price if the agent is not known to report
+    # prices.
     if isinstance(cost, int | float) and (priced or cost > 0):
         return Amount(number(cost), read, written, 0)
     return Amount(0.0, read, written, read + written)
 
 
 def weighted_tokens(usage: Usage) -> float:
-    """Return tokens weighted by typical prices: cached input a tenth, output five times the input."""
+    """Return tokens weighted by typical prices: cached input a tenth, output five times
+    the input.
+    """
     return (usage.input - usage.cached) + 0.1 * usage.cached + 5.0 * usage.output
 
 
 def write_call(facts: Facts, call: CallRecord) -> None:
-    """Keep the record of a call; it is on the disk when this returns. Raises JournalError."""
+    """Keep the record of a call; it is on the disk when this returns.
+
+    Raises JournalError.
+    """
     facts.set(f"{_CALL}{call.id}", call)
 
 
@@ -168,9 +177,9 @@ def read_past(facts: Mapping[str, Any]) -> Past:
 def is_copy_changed(facts: Mapping[str, Any], session_dir: str | os.PathLike[str]) -> bool:
     """Return whether `logs/agent-calls.jsonl` differs from the journal.
 
-    A line is written before the journal has the end of its call. So a kill may leave lines
-    of calls that have not ended, but never a call that has ended without its lines. A file
-    that cannot be read, such as a pipe in its place, counts as changed.
+    A line is written before the journal has the end of its call. So a kill may leave
+    lines of calls that have not ended, but never a call that has ended without its
+    lines. A file that cannot be read, such as a pipe in its place, counts as changed.
     """
     try:
         lines = read_bounded(Path(session_dir) / CALLS, _MOST_BYTES).splitlines()
@@ -237,7 +246,9 @@ class CharacterCount:
         self.has_any = True
 
     def has_grown(self) -> bool:
-        """Return whether the count has grown enough to report it, and note it as reported."""
+        """Return whether the count has grown enough to report it, and note it as
+        reported.
+        """
         total = self._read + self._written
         if not self.has_any or total - self._reported < max(ESTIMATE_STEP, self._reported // 4):
             return False

@@ -1,7 +1,7 @@
 """Spawns sub-agents over any provider, each in a new session.
 
-A failure of an agent does not raise: it is in the result. A cancellation is raised after
-the session is closed.
+A failure of an agent does not raise: it is in the result. A cancellation is raised
+after the session is closed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ Watch = Callable[[str, AgentEvent], None]
 
 
 class Bridge:
-    """Spawns sub-agents with the prompt, tools and model of the agent's file, unless the request has others."""
+    """Spawns sub-agents with the prompt, tools and model of the agent's file, unless
+    the request has others.
+    """
 
     def __init__(
         self,
@@ -93,7 +95,9 @@ class Bridge:
     async def spawn_parallel(
         self, requests: Sequence[SubagentRequest], max_concurrency: int | None = None
     ) -> list[SubagentResult]:
-        """Run several at once, at most `max_concurrency` (0: no limit), and return the results in order."""
+        """Run several at once, at most `max_concurrency` (0: no limit), and return the
+        results in order.
+        """
         limit = self._max_concurrency if max_concurrency is None else max_concurrency
         slots = asyncio.Semaphore(limit or max(1, len(requests)))
 
@@ -106,7 +110,10 @@ class Bridge:
         return [task.result() for task in tasks]
 
     async def ask_for(self, type: type[ValueT], request: SubagentRequest) -> ValueT:
-        """Return an answer of that type. Raises SubagentError if the sub-agent gives none."""
+        """Return an answer of that type.
+
+        Raises SubagentError if the sub-agent gives none.
+        """
         from msgspec.structs import replace
 
         result = await self.spawn(replace(request, schema=type))
@@ -120,7 +127,10 @@ class Bridge:
         return request if request.id else replace(request, id=f"{request.agent or 'agent'}-{next(self._numbers)}")
 
     def _entity_of(self, request: SubagentRequest) -> EntityLike | None:
-        """Return the agent of a request. Raises AtomicError with the nearest name if it is unknown."""
+        """Return the agent of a request.
+
+        Raises AtomicError with the nearest name if it is unknown.
+        """
         if not request.agent:
             return None
         if self.entities is None:
@@ -153,7 +163,10 @@ class Bridge:
             yield session
 
     async def _model_of(self, entity: EntityLike) -> str | None:
-        """Return this provider's name of the model in the agent's file; None if it has no such model."""
+        """Return this provider's name of the model in the agent's file.
+
+        None if it has no such model.
+        """
         from atomic.providers.model_names import fitting_model, original_model
 
         original = original_model(entity, self.provider.name)
@@ -261,7 +274,9 @@ class SubagentResults:
         return f"subagent-{digest}-{self._seen[digest]}"
 
     def find(self, key: str, schema: Any) -> SubagentResult | None:
-        """Return the result that an earlier attempt of this step has kept, if there is one."""
+        """Return the result that an earlier attempt of this step has kept, if there is
+        one.
+        """
         kept = self._ctx.remembered(key)
         if kept is None:
             return None
@@ -302,9 +317,11 @@ class StepBridge:
     async def spawn_parallel(
         self, requests: Sequence[SubagentRequest], max_concurrency: int | None = None
     ) -> list[SubagentResult]:
-        """Run several sub-agents at once, and return the results in the order of the requests.
+        """Run several sub-agents at once, and return the results in the order of the
+        requests.
 
-        If one must pause, the others end first, and the resumed step does not run them again.
+        If one must pause, the others end first, and the resumed step does not run them
+        again.
         """
         limit = 4 if max_concurrency is None else max_concurrency
         slots = asyncio.Semaphore(limit or max(1, len(requests)))
@@ -334,7 +351,10 @@ class StepBridge:
         return result
 
     async def ask_for(self, type: type[ValueT], request: SubagentRequest) -> ValueT:
-        """Return an answer of that type. Raises SubagentError if the sub-agent gives none."""
+        """Return an answer of that type.
+
+        Raises SubagentError if the sub-agent gives none.
+        """
         result = await self.spawn(msgspec.structs.replace(request, schema=type))
         if not result.success:
             raise SubagentError(request.agent or result.id, result.error or "no answer")

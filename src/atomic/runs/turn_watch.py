@@ -88,7 +88,10 @@ class TurnWatch:
         return None
 
     def _seconds_to_next(self) -> float | None:
-        """Return how long to wait for a change until a limit can be passed; None: no limit."""
+        """Return how long to wait for a change until a limit can be passed.
+
+        None: no limit.
+        """
         left = self._budget.seconds_to_cut
         ends = [] if left is None else [min(left, LOOK_SECONDS)]
         now = self._clock()

@@ -1,7 +1,8 @@
 """The chain of checksums: each row has one that continues the one before.
 
-A flipped bit, a missing row, or a row that was moved or taken from another run breaks the
-chain. The first checksum is seeded with the run's id, so runs cannot be exchanged either.
+A flipped bit, a missing row, or a row that was moved or taken from another run breaks
+the chain. The first checksum is seeded with the run's id, so runs cannot be exchanged
+either.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from zlib import crc32
 from atomic.graph.engine.journal import Row
 from atomic.sessions.errors import BrokenChainError
 
-# The keys of a run are one contiguous range: its number, then 40 bits for the row. So no
-# second index is needed, and 2^40 rows last 34 years at one row per millisecond.
+# The keys of a run are one contiguous range: its number, then 40 bits for the row. So
+# no second index is needed, and 2^40 rows last 34 years at one row per millisecond.
 RUN_BITS = 40
 
 _pack = struct.Struct("<qqq").pack

@@ -1,7 +1,7 @@
 """SQLite for the journal: the tables, the connections, and the explanation of errors.
 
-This module, and sqlite3 with it, is imported when the first journal is opened: a program
-that only lists its workflows does not pay for it.
+This module, and sqlite3 with it, is imported when the first journal is opened: a
+program that only lists its workflows does not pay for it.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def connect(
 ) -> sqlite3.Connection:
     """Open a connection that syncs each commit and checks the pages that it reads.
 
-    A read-only one never changes the file, not even when it is closed; `without_log` ignores
-    the write-ahead log.
+    A read-only one never changes the file, not even when it is closed; `without_log`
+    ignores the write-ahead log.
     """
     if read_only or without_log:
         mode = "immutable=1" if without_log else "mode=ro"
@@ -87,10 +87,10 @@ def connect(
 class LogKeeper:
     """Keeps the log of a journal short, for one writer.
 
-    SQLite would do that itself, but up to 3.51.2 it loses commits if one connection restarts
-    the log while another one copies it into the file (sqlite.org/wal.html, "The WAL-reset
-    bug"). So a second connection keeps other writers out: the connection that copies must
-    not be in a transaction.
+    SQLite would do that itself, but up to 3.51.2 it loses commits if one connection
+    restarts the log while another one copies it into the file (sqlite.org/wal.html,
+    "The WAL-reset bug"). So a second connection keeps other writers out: the connection
+    that copies must not be in a transaction.
     """
 
     def __init__(self, path: str) -> None:
@@ -98,7 +98,9 @@ class LogKeeper:
         self._pages = 0  # written by this object; slightly fewer than the log has
 
     def wrote(self, connection: sqlite3.Connection, size: int = 0) -> None:
-        """Count a commit of about `size` bytes, and copy the log into the file if it is long."""
+        """Count a commit of about `size` bytes, and copy the log into the file if it is
+        long.
+        """
         self._pages += 1 + size // PAGE_SIZE
         if self._pages >= CHECKPOINT_PAGES and self._copied(connection):
             self._pages = 0
@@ -118,7 +120,8 @@ def create(path: str) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.executescript(
-            # The whole file is synced before it gets its name, so no sync for each table.
+            # The whole file is synced before it gets its name, so no sync for each
+            # table.
             f"PRAGMA synchronous=OFF; PRAGMA page_size={PAGE_SIZE}; PRAGMA auto_vacuum=NONE;"
             f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT};"
             f"{';'.join(TABLES.values())}; PRAGMA journal_mode=WAL;"
@@ -128,7 +131,10 @@ def create(path: str) -> None:
 
 
 def run_numbers(connection: sqlite3.Connection) -> list[int]:
-    """Return the numbers of all runs in the order of their creation. Raises DamagedError for an impossible one."""
+    """Return the numbers of all runs in the order of their creation.
+
+    Raises DamagedError for an impossible one.
+    """
     numbers = [number for (number,) in connection.execute("SELECT number FROM runs ORDER BY number")]
     if not all(0 < number < MAX_RUNS for number in numbers):
         raise DamagedError("a run has an impossible number")
@@ -136,7 +142,10 @@ def run_numbers(connection: sqlite3.Connection) -> list[int]:
 
 
 def read_snapshot(connection: sqlite3.Connection, number: int, execution_id: str) -> Snapshot | None:
-    """Return the snapshot of a run; None if there is no usable one, since it is only a cache."""
+    """Return the snapshot of a run.
+
+    None if there is no usable one, since it is only a cache.
+    """
     try:
         row = connection.execute(
             "SELECT seq, step, chain, body, crc FROM snapshots WHERE run = ?", (number,)

@@ -1,7 +1,7 @@
 """Errors of sessions and journals.
 
-DamagedError and BrokenChainError do not leave this package: they lead to a repair or to a
-JournalError.
+DamagedError and BrokenChainError do not leave this package: they lead to a repair or to
+a JournalError.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Facts: named values that a run keeps in its journal.
 
-A workflow keeps here what a later process must be able to trust: every program of the user,
-agents included, can change the session's folder. The values are rows of a separate log in
-`journal.db`, with the same chain, fence and recovery as the run itself.
+A workflow keeps here what a later process must be able to trust: every program of the
+user, agents included, can change the session's folder. The values are rows of a
+separate log in `journal.db`, with the same chain, fence and recovery as the run itself.
 
 A value whose name ends in `.json` has a copy of that name in the session's folder, for
 people. Copies are compared and written again, but never read back.
@@ -34,7 +34,10 @@ _SUFFIX = "/facts"
 
 
 class Facts(Mapping[str, Any]):
-    """The values by name, as plain data. Readable at any time, writable while the journal is open."""
+    """The values by name, as plain data.
+
+    Readable at any time, writable while the journal is open.
+    """
 
     def __init__(self, folder: Path, redactor: Redactor) -> None:
         self._folder = folder
@@ -48,7 +51,10 @@ class Facts(Mapping[str, Any]):
         self._id = ""
 
     def open(self, journal: Journal, run: str) -> None:
-        """Acquire the facts of a run and read them. Raises RunOwnedError, JournalError."""
+        """Acquire the facts of a run and read them.
+
+        Raises RunOwnedError, JournalError.
+        """
         id = f"{run}{_SUFFIX}"
         self._journal = journal
         self._id = id
@@ -72,7 +78,10 @@ class Facts(Mapping[str, Any]):
         return len(self._values)
 
     def set(self, name: str, value: Any) -> None:
-        """Replace a value, without secrets; it is on the disk when this returns. Raises RunOwnedError, JournalError."""
+        """Replace a value, without secrets; it is on the disk when this returns.
+
+        Raises RunOwnedError, JournalError.
+        """
         assert self._log is not None, "the journal is not open"
         plain = self._redactor.data(msgspec.to_builtins(value))
         if name in self._values:
@@ -89,7 +98,9 @@ class Facts(Mapping[str, Any]):
             self._journal.history(self._id)
 
     def restore_copies(self) -> list[str]:
-        """Write copies that differ from the journal again, and return all names that ever differed."""
+        """Write copies that differ from the journal again, and return all names that
+        ever differed.
+        """
         for name in [name for name in self._values if name.endswith(_COPIED)]:
             self._note_if_changed(name)
             if not self._is_copied(name, self._values[name]):
@@ -107,7 +118,9 @@ class Facts(Mapping[str, Any]):
             self.set(CHANGED_COPIES, sorted([*known, copy]))
 
     def note_written(self, copy: str, *, is_written: bool) -> None:
-        """Keep whether a copy could be written: an unwritten one is outdated, not changed by others."""
+        """Keep whether a copy could be written: an unwritten one is outdated, not
+        changed by others.
+        """
         if is_written == self.is_unwritten(copy):
             unwritten: list[str] = self._values.get(_UNWRITTEN_COPIES, [])
             self.set(_UNWRITTEN_COPIES, sorted({*unwritten} ^ {copy}))
@@ -128,7 +141,10 @@ class Facts(Mapping[str, Any]):
         self.note_changed(name)
 
     def _is_copied(self, name: str, value: Any) -> bool:
-        """Return whether the copy has this value; for None, whether there is no copy."""
+        """Return whether the copy has this value.
+
+        For None, whether there is no copy.
+        """
         path = self._folder / name
         if value is None:
             return not os.path.lexists(path)
@@ -163,7 +179,10 @@ def run_of(id: str) -> str:
 
 
 def read_facts(journal: Path, run: str) -> dict[str, Any]:
-    """Return the facts of a run without owning it; empty if it has none. Raises JournalError."""
+    """Return the facts of a run without owning it; empty if it has none.
+
+    Raises JournalError.
+    """
     from atomic.sessions.journal import SqliteJournal
 
     with SqliteJournal(journal) as opened:
@@ -191,7 +210,10 @@ def read_last_two(journal: Path, run: str, *names: str) -> tuple[dict[str, tuple
 
 
 def find_facts(journal: Journal, run: str) -> dict[str, Any] | None:
-    """Return the facts of a run; None if the journal has none for it. Raises JournalError."""
+    """Return the facts of a run; None if the journal has none for it.
+
+    Raises JournalError.
+    """
     try:
         rows = journal.history(f"{run}{_SUFFIX}").rows
     except RunNotFoundError:

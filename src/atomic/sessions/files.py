@@ -1,8 +1,9 @@
 """File operations of a journal: lock, make private, copy aside, sync, replace.
 
-SQLite's own locks do not show whether another connection has a journal open: they belong
-to the process, and any `close()` of the database file drops them. So a separate file is
-locked. The process that holds it exclusively may copy and replace the database files.
+SQLite's own locks do not show whether another connection has a journal open: they
+belong to the process, and any `close()` of the database file drops them. So a separate
+file is locked. The process that holds it exclusively may copy and replace the database
+files.
 """
 
 from __future__ import annotations
@@ -30,14 +31,17 @@ class Lock:
         self._fd: int | None = None
 
     def try_alone(self) -> bool:
-        """Take the lock exclusively; False if it is held elsewhere, also in this process."""
+        """Take the lock exclusively.
+
+        False if it is held elsewhere, also in this process.
+        """
         return self._take(fcntl.LOCK_EX)
 
     def share(self) -> None:
         """Take the lock shared.
 
-        The change from exclusive to shared is not atomic: keep nothing open that a repair by
-        another process would replace.
+        The change from exclusive to shared is not atomic: keep nothing open that a
+        repair by another process would replace.
         """
         deadline = time.monotonic() + WAIT_SECONDS
         while not self._take(fcntl.LOCK_SH):
@@ -48,7 +52,8 @@ class Lock:
     def release(self) -> None:
         if self._fd is None:
             return
-        # The last holder deletes the file. A process that has just opened it notices, and creates a new one.
+        # The last holder deletes the file. A process that has just opened it notices,
+        # and creates a new one.
         if self.try_alone():
             with suppress(OSError):
                 os.unlink(self._path)
@@ -102,7 +107,10 @@ def make_private(path: str) -> None:
 
 
 def size_of(path: str) -> int:
-    """Return the size of a file, 0 if it is missing. Raises JournalError if it is not a regular file."""
+    """Return the size of a file, 0 if it is missing.
+
+    Raises JournalError if it is not a regular file.
+    """
     try:
         info = os.stat(path)
     except FileNotFoundError:
@@ -113,7 +121,8 @@ def size_of(path: str) -> int:
 
 
 def keep_aside(path: str) -> str:
-    """Copy the files of a journal before they are changed, and return the name of the copy.
+    """Copy the files of a journal before they are changed, and return the name of the
+    copy.
 
     An existing copy with the same contents is used again.
     """

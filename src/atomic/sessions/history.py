@@ -1,4 +1,7 @@
-"""Reads the history of a run from its folder: steps, calls of agents, tasks. It changes nothing."""
+"""Reads the history of a run from its folder: steps, calls of agents, tasks.
+
+It changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ _SLACK = 1.0  # seconds by which a call may exceed the time of its step
 
 
 class StepLook(msgspec.Struct, frozen=True, kw_only=True):
-    """A step, as `sessions show --json` prints it; `cost` None: the price is unknown."""
+    """A step, as `sessions show --json` prints it.
+
+    `cost` None: the price is unknown.
+    """
 
     node: str
     step_id: str
@@ -67,7 +73,10 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_history(session: Session, record: SessionRecord) -> History:
-    """Read the history of a run, also while it runs. Damaged parts are left out and reported."""
+    """Read the history of a run, also while it runs.
+
+    Damaged parts are left out and reported.
+    """
     calls, no_calls = _calls(session.logs.calls)
     steps, problem = _steps(session, calls)
     tasks, more = _tasks(session.dir / "tasks.json")
@@ -98,7 +107,10 @@ def objects_in(lines: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
 
 
 def read_calls(path: Path) -> Iterator[CallLook]:
-    """Yield the calls of agents in the order of their ends. Raises OSError if the log cannot be read."""
+    """Yield the calls of agents in the order of their ends.
+
+    Raises OSError if the log cannot be read.
+    """
     for line in objects_in(_raw_lines(path)):
         usage = line.get("usage")
         figures: Mapping[str, Any] = cast("Mapping[str, Any]", usage) if isinstance(usage, Mapping) else {}
@@ -187,7 +199,9 @@ def _step(record: Any, calls: Sequence[CallLook], taken: set[int]) -> StepLook:
 
 
 def _cost(record: Any, calls: Sequence[CallLook], taken: set[int]) -> float | None:
-    """Return the cost that the step reports, else the sum of its node's calls in that time."""
+    """Return the cost that the step reports, else the sum of its node's calls in that
+    time.
+    """
     usage: Mapping[str, float] = record.usage or {}
     cost = usage.get("cost")
     if isinstance(cost, int | float):

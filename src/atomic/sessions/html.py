@@ -1,4 +1,7 @@
-"""A run as one HTML page, without scripts and external resources, all text escaped. Pure."""
+"""A run as one HTML page, without scripts and external resources, all text escaped.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ _HIDDEN = dict.fromkeys(
 
 
 def page_of(history: History, *, svg: str = "", report: str = "", marks: Mapping[str, str] | None = None) -> str:
-    """Return the page. `svg` is our own drawing of the graph, the only text that is not escaped."""
+    """Return the page.
+
+    `svg` is our own drawing of the graph, the only text that is not escaped.
+    """
     record = history.record
     title = f"{record.workflow}: {record.status}"
     parts = [
@@ -104,7 +110,9 @@ def _table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _marked(svg: str, marks: Mapping[str, str]) -> str:
-    """Return the drawing with a mark after the id of each node that ran (`outer/inner` in a subgraph)."""
+    """Return the drawing with a mark after the id of each node that ran (`outer/inner`
+    in a subgraph).
+    """
     for path, mark in marks.items():
         name = re.escape(escape(path.rpartition("/")[2]))
         box = rf'(data-id="{re.escape(escape(path))}">(?:(?!</g>).)*?>{name})(?=</text>)'

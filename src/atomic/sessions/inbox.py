@@ -1,9 +1,9 @@
 """Messages of other processes to the owner of a run: stop, cancel, answer a question.
 
-A message is a file in `inbox/`, which is written under another name and renamed. So there
-is no socket, and no signal to a pid that may have been reused. A stop is for one process,
-and the next owner ignores it. An answer is for a question and stays until the journal has
-it. A file that cannot be read is renamed and ignored.
+A message is a file in `inbox/`, which is written under another name and renamed. So
+there is no socket, and no signal to a pid that may have been reused. A stop is for one
+process, and the next owner ignores it. An answer is for a question and stays until the
+journal has it. A file that cannot be read is renamed and ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ Answer = str | list[str]
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message: `to` is the process that a stop is for, `question` the id that is answered."""
+    """One message: `to` is the process that a stop is for, `question` the id that is
+    answered.
+    """
 
     kind: Literal["stop", "cancel", "answer"]
     time: float = 0.0
@@ -52,7 +54,9 @@ class Inbox:
         replace_file(str(self.folder / name), msgspec.json.encode(message))
 
     def orders(self, me: str) -> set[str]:
-        """Remove all orders, and return which of `stop` and `cancel` were for this process."""
+        """Remove all orders, and return which of `stop` and `cancel` were for this
+        process.
+        """
         found: set[str] = set()
         for path, message in self._messages():
             if message.kind != "answer":
@@ -66,7 +70,9 @@ class Inbox:
         return {message.question: message.answer for _, message in self._messages() if message.kind == "answer"}
 
     def forget(self, answered: Collection[str] | None = None) -> None:
-        """Remove the answers to these questions, or all: a repeated question needs a new answer."""
+        """Remove the answers to these questions, or all: a repeated question needs a
+        new answer.
+        """
         for path, message in self._messages():
             if message.kind == "answer" and (answered is None or message.question in answered):
                 path.unlink(missing_ok=True)

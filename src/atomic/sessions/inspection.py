@@ -1,7 +1,8 @@
 """Checks a journal before anything is written to it: its format and its integrity.
 
-SQLite's own checks are not enough. It would create an empty database for a lost one, drop
-the end of its log silently, and continue after a page that has lost half of its rows.
+SQLite's own checks are not enough. It would create an empty database for a lost one,
+drop the end of its log silently, and continue after a page that has lost half of its
+rows.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ _QUICK_BYTES = 64 << 20  # a check reads the whole file, about 1.4 ms per megaby
 
 
 def is_new(path: str) -> bool:
-    """Return whether nothing has been written yet. An empty file with a log is damaged, not new."""
+    """Return whether nothing has been written yet.
+
+    An empty file with a log is damaged, not new.
+    """
     return size_of(path) == 0 and size_of(f"{path}-wal") == 0
 
 
@@ -55,7 +59,10 @@ def inspect(path: str) -> None:
 
 
 def check_format(path: str, connection: sqlite3.Connection) -> None:
-    """Check that the tables are the ones this version writes. Raises DamagedError, JournalError."""
+    """Check that the tables are the ones this version writes.
+
+    Raises DamagedError, JournalError.
+    """
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application_id == APPLICATION_ID and version > FORMAT:
@@ -83,7 +90,10 @@ def _check_header(path: str) -> None:
 
 
 def _has_traces(path: str) -> bool:
-    """Return whether a file without the header of a journal was one; other files are not copied."""
+    """Return whether a file without the header of a journal was one.
+
+    Other files are not copied.
+    """
     for name in (path, f"{path}-wal"):
         if size_of(name) == 0:
             continue
@@ -110,7 +120,8 @@ def _check_log(path: str, connection: sqlite3.Connection) -> None:
     if size:
         reason = f"the last {size} bytes of its log cannot be used"
         raise DamagedError(reason, lost_bytes=size, lost_commits=commits)
-    # After a checkpoint, a log that lost its end may have older pages than the file; SQLite would prefer those.
+    # After a checkpoint, a log that lost its end may have older pages than the file;
+    # SQLite would prefer those.
     ends = _ends(connection)
     try:
         with closing(connect(path, without_log=True)) as alone:
@@ -129,7 +140,9 @@ def _ends(connection: sqlite3.Connection) -> dict[int, int]:
 
 
 def _check_structure(connection: sqlite3.Connection) -> None:
-    """Raise DamagedError if the structure of the file is damaged: rows could be lost unnoticed."""
+    """Raise DamagedError if the structure of the file is damaged: rows could be lost
+    unnoticed.
+    """
     (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if answer != "ok":
         raise DamagedError(str(answer).removeprefix("*** in database main ***\n"))

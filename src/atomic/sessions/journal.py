@@ -1,12 +1,12 @@
 """SqliteJournal: the journal of runs in one SQLite file.
 
-A run is its rows, each chained to the one before it (`chain`). The table of runs has the
-range of keys and the owner of each run. Every write is checked against the run's fence
-number, which grows with each new owner, so that an owner that was believed dead and
-continues cannot write.
+A run is its rows, each chained to the one before it (`chain`). The table of runs has
+the range of keys and the owner of each run. Every write is checked against the run's
+fence number, which grows with each new owner, so that an owner that was believed dead
+and continues cannot write.
 
-A journal may be used from several threads: each operation holds the file's lock, because
-they share one connection.
+A journal may be used from several threads: each operation holds the file's lock,
+because they share one connection.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ ResultT = TypeVar("ResultT")
 
 
 def open_journal(path: str | os.PathLike[str], *, is_new: bool) -> SqliteJournal:
-    """Open the SQLite journal at a path; only with `is_new` a file is created. Raises JournalError."""
+    """Open the SQLite journal at a path; only with `is_new` a file is created.
+
+    Raises JournalError.
+    """
     if not is_new and not os.path.exists(path):
         raise JournalError(
             f'There is no journal "{os.fspath(path)}": a run continues only with the journal that it was recorded in'
@@ -54,9 +57,9 @@ def open_journal(path: str | os.PathLike[str], *, is_new: bool) -> SqliteJournal
 class SqliteJournal:
     """Runs in one SQLite file, which survives a kill and a power cut.
 
-    A damaged file is recovered to the last good record of each run, or refused. `recovered`
-    describes that, and a copy of the damaged file is always kept. A journal may be used from
-    several threads; each run belongs to one of them.
+    A damaged file is recovered to the last good record of each run, or refused.
+    `recovered` describes that, and a copy of the damaged file is always kept. A journal
+    may be used from several threads; each run belongs to one of them.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -121,7 +124,10 @@ class SqliteJournal:
         return self._repaired(history)
 
     def list(self) -> Runs:
-        """Return all runs in the order of their creation; only the ends of each are read."""
+        """Return all runs in the order of their creation.
+
+        Only the ends of each are read.
+        """
 
         def describe() -> Runs:
             with self._file.reading() as tables:
@@ -141,7 +147,9 @@ class SqliteJournal:
         return self._repaired(records)
 
     def fork(self, execution_id: str, *, at: int | None = None) -> str:
-        """Copy a run up to its `at`-th finished step under a new id, and return that id."""
+        """Copy a run up to its `at`-th finished step under a new id, and return that
+        id.
+        """
         new_id = str(uuid4())
 
         def fork() -> None:
@@ -195,7 +203,10 @@ class SqliteJournal:
         self._leases.remove(number)
 
     def _repaired(self, action: Callable[[], ResultT]) -> ResultT:
-        """Call an action; if the file is damaged, recover it and call the action again."""
+        """Call an action.
+
+        If the file is damaged, recover it and call the action again.
+        """
         with self._file.lock:
             try:
                 return action()
@@ -300,7 +311,9 @@ class _SqliteLog:
         return JournalError(f'Cannot write "{self._file.path}": it is damaged ({damage.reason})')
 
     def _taken_over(self) -> RunOwnedError:
-        """Release the run after another process took or deleted it, and return the error."""
+        """Release the run after another process took or deleted it, and return the
+        error.
+        """
         self._released = True
         self._disown(self._number)
         pid = None
@@ -321,7 +334,10 @@ def _history(tables: Tables, run: Run, at: int | None) -> History:
 
 
 def _rows_after(tables: Tables, run: Run, snapshot: Snapshot, at: int | None) -> list[Row] | None:
-    """Return the rows after a snapshot, up to the `at`-th finished step; None if there is no such step."""
+    """Return the rows after a snapshot, up to the `at`-th finished step.
+
+    None if there is no such step.
+    """
     kept: list[Row] = []
     if at == snapshot.step:
         return kept

@@ -1,8 +1,8 @@
 """The logs of a session, without secrets.
 
-`events.jsonl` has the events of the run, one object per line; `attach` follows it. The text
-of an agent comes in pieces, and a secret may span two of them. So pieces are joined, and
-written line by line once no later piece can complete a secret.
+`events.jsonl` has the events of the run, one object per line; `attach` follows it. The
+text of an agent comes in pieces, and a secret may span two of them. So pieces are
+joined, and written line by line once no later piece can complete a secret.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ Key = tuple[Any, ...]
 
 
 class SessionLogs:
-    """The files in `logs/`. A failed write never ends a run; `failure` has the first error."""
+    """The files in `logs/`.
+
+    A failed write never ends a run; `failure` has the first error.
+    """
 
     def __init__(self, session_dir: Path, redactor: Redactor) -> None:
         self.folder = session_dir / "logs"

@@ -10,7 +10,10 @@ import msgspec
 
 
 class SessionStatus(StrEnum):
-    """The status of a run. `interrupted` is only shown, for a running one whose process is dead."""
+    """The status of a run.
+
+    `interrupted` is only shown, for a running one whose process is dead.
+    """
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -43,7 +46,10 @@ class OpenQuestion(msgspec.Struct, frozen=True):
 
 
 class OwnerInfo(msgspec.Struct, frozen=True):
-    """The process that owns a run; `mark` distinguishes it from a later process with the same pid."""
+    """The process that owns a run.
+
+    `mark` distinguishes it from a later process with the same pid.
+    """
 
     pid: int
     mark: str = ""
@@ -81,5 +87,8 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_conversation(self) -> bool:
-        """Whether this is a chat. A workflow without a graph has the same status, but also a name."""
+        """Whether this is a chat.
+
+        A workflow without a graph has the same status, but also a name.
+        """
         return self.status is SessionStatus.CHAT and not self.workflow

@@ -1,7 +1,8 @@
 """The process that owns a run, whether it still exists, and the renewal of its leases.
 
-A dead process is noticed at once, a hanging one when it no longer renews its lease. Wall
-clocks jump, so ages are measured with the clock of the boot if both processes share it.
+A dead process is noticed at once, a hanging one when it no longer renews its lease.
+Wall clocks jump, so ages are measured with the clock of the boot if both processes
+share it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _CLOCK_SLACK = 1.0
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """A process that owns a run, with the times of its last renewal; in the order of the columns.
+    """A process that owns a run, with the times of its last renewal.
+
+    In the order of the columns.
 
     boot: empty if the system has no boot id
     space: the namespace in which the pid is valid
@@ -56,7 +59,10 @@ class Owner(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_columns(cls, columns: tuple[Any, ...]) -> Owner | None:
-        """Return the owner from the columns of a run; None if it has none. Raises ValueError for bad columns."""
+        """Return the owner from the columns of a run; None if it has none.
+
+        Raises ValueError for bad columns.
+        """
         if all(column is None for column in columns):
             return None
         expected = (str, str, str, int, str, str, float, float)
@@ -69,7 +75,9 @@ class Owner(msgspec.Struct, frozen=True):
         return (self.host, self.boot, self.space, self.pid, self.born, self.token, self.ticked, self.renewed)
 
     def is_alive(self) -> bool:
-        """Return whether the owner may still write: its process exists and renewed its lease in time."""
+        """Return whether the owner may still write: its process exists and renewed its
+        lease in time.
+        """
         me = Owner.this_process("")
         same_host = self.host == me.host
         same_boot = self.boot == me.boot
@@ -118,7 +126,10 @@ def _exists(pid: int, born: str) -> bool:
 
 
 def _born(pid: int) -> str | None:
-    """Return the start time of a process in ticks of this boot; None if it is gone or a zombie."""
+    """Return the start time of a process in ticks of this boot.
+
+    None if it is gone or a zombie.
+    """
     text = _text_of(f"/proc/{pid}/stat")
     # The program name is in parentheses and may itself contain blanks and parentheses.
     fields = text[text.rfind(")") + 1 :].split()
@@ -149,7 +160,10 @@ def mark_of_this_process() -> str:
 
 
 def is_running(pid: int, mark: str) -> bool:
-    """Return whether a process still exists; one that cannot be seen from here counts as existing."""
+    """Return whether a process still exists.
+
+    One that cannot be seen from here counts as existing.
+    """
     if not mark:
         return _exists(pid, _born(pid) or "")  # only its pid is known
     me = Owner.this_process("")
@@ -164,14 +178,15 @@ def is_running(pid: int, mark: str) -> bool:
 class Leases:
     """Renews the leases of the added runs of one journal, in a thread.
 
-    A thread and not a task, because a node that blocks the event loop for a minute must not
-    lose the run.
+    A thread and not a task, because a node that blocks the event loop for a minute must
+    not lose the run.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._runs: dict[int, int] = {}
-        # Only the thread writes this, and only callers write `_runs`, so no lock is needed.
+        # Only the thread writes this, and only callers write `_runs`, so no lock is
+        # needed.
         self._fenced: set[tuple[int, int]] = set()
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()

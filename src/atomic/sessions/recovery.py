@@ -1,9 +1,9 @@
 """Builds a new journal from the rows of a damaged one that can still be proved.
 
-The damaged files are copied first, and the copies are never changed. Several readings of
-them are tried, since damage to one part (the log, the first page) leaves others readable.
-Of each run the longest reading with an intact chain of checksums is used. Other rows are
-dropped: a step that runs twice is better than one that never ran.
+The damaged files are copied first, and the copies are never changed. Several readings
+of them are tried, since damage to one part (the log, the first page) leaves others
+readable. Of each run the longest reading with an intact chain of checksums is used.
+Other rows are dropped: a step that runs twice is better than one that never ran.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Found:
-    """The proved rows of one run: its first ones and, if a snapshot bridges a gap, those after it."""
+    """The proved rows of one run: its first ones and, if a snapshot bridges a gap,
+    those after it.
+    """
 
     reading: _Reading
     number: int
@@ -73,7 +75,10 @@ class _Found:
         return self.first + self.after
 
     def is_better_than(self, other: _Found) -> bool:
-        """Return whether this has more rows; an unbroken row is preferred to a later one after a gap."""
+        """Return whether this has more rows.
+
+        An unbroken row is preferred to a later one after a gap.
+        """
         if self._fills_gap_of(other):
             return True
         return self.end > other.end and not other._fills_gap_of(self)
@@ -123,7 +128,10 @@ def _work_folder(path: str) -> str:
 
 
 def _readings(path: str, kept_as: str, damage: DamagedError) -> Iterator[_Reading]:
-    """Read the files with and without the log; if rows are missing, also in all other ways."""
+    """Read the files with and without the log.
+
+    If rows are missing, also in all other ways.
+    """
     first: list[_Reading] = []
     if size_of(kept_as):  # SQLite deletes the log of an empty file when it opens that
         has_log = size_of(f"{kept_as}-wal") > 0
@@ -149,7 +157,9 @@ def _is_clean(readings: list[_Reading]) -> bool:
 
 
 def _log_variants(kept_as: str) -> Iterator[tuple[dict[int, bytes], int]]:
-    """Yield the pages of the log: of all frames, of those with a good checksum, and none."""
+    """Yield the pages of the log: of all frames, of those with a good checksum, and
+    none.
+    """
     if size_of(f"{kept_as}-wal"):
         yield wal.pages(kept_as, verified=False)
         yield wal.pages(kept_as, verified=True)
@@ -171,7 +181,9 @@ def _copy_with_pages(source: str, copy: str, log_pages: dict[int, bytes], count:
 
 
 def _first_page(scratch: str, pages: int) -> bytes:
-    """Return the first page, which is the same in every journal except for the page count."""
+    """Return the first page, which is the same in every journal except for the page
+    count.
+    """
     database.create(scratch)
     with open(scratch, "rb") as file:
         page = bytearray(file.read(PAGE_SIZE))
@@ -308,7 +320,9 @@ def _best(readings: list[_Reading]) -> dict[str, _Found]:
 
 
 def _was_empty(readings: list[_Reading], damage: DamagedError) -> bool:
-    """Return whether there was no run: at most the first write to a new journal was unfinished."""
+    """Return whether there was no run: at most the first write to a new journal was
+    unfinished.
+    """
     if damage.lost_commits > 1:
         return False
     return any(reading.as_found and reading.complete and not reading.lost for reading in readings)
@@ -327,13 +341,16 @@ def _refuse_if_owned(path: str, runs: Iterable[_Found], kept_as: str) -> None:
 def _refuse_if_facts_are_lost(
     path: str, damage: DamagedError, recovery: Recovery, readings: list[_Reading], runs: Mapping[str, _Found]
 ) -> None:
-    """Raise FactsLostError if a run would lose its caps, its checks or the list of the user's files."""
+    """Raise FactsLostError if a run would lose its caps, its checks or the list of the
+    user's files.
+    """
     lost = [name for name in recovery.runs_dropped if is_facts(name)]
     for name in filter(is_facts, runs):
         found = [reading.runs[name] for reading in readings if name in reading.runs]
         missing = max(run.seen for run in found) - runs[name].kept
         is_counted = any(run.is_counted and run.end >= runs[name].end for run in found)
-        # A power cut may leave the last write unfinished: it was never reported as done.
+        # A power cut may leave the last write unfinished: it was never reported as
+        # done.
         is_cut_short = missing == 1 and damage.lost_bytes > 0 and damage.lost_commits <= 1
         if (missing > 0 and not is_cut_short) or not is_counted:
             lost.append(name)

@@ -1,7 +1,8 @@
 """A journal that removes secrets from rows before it writes them.
 
-Rows are msgpack, so they are decoded, redacted and encoded again. The state in memory keeps
-the real values until the process ends; a resumed run has the redaction mark instead.
+Rows are msgpack, so they are decoded, redacted and encoded again. The state in memory
+keeps the real values until the process ends; a resumed run has the redaction mark
+instead.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ def clean_row(row: Row, redactor: Redactor) -> Row:
 
 
 def _is_suspect(body: bytes, redactor: Redactor) -> bool:
-    """Return whether a row may hold a secret: text is readable in msgpack, so a search is enough."""
+    """Return whether a row may hold a secret: text is readable in msgpack, so a search
+    is enough.
+    """
     text = body.decode("utf-8", "replace")
     return _SUSPECT.search(text) is not None or bool(redactor.spans(text))
 

@@ -1,4 +1,7 @@
-"""A run as text: facts, totals by role, and a report if the workflow wrote none. Pure."""
+"""A run as text: facts, totals by role, and a report if the workflow wrote none.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The start of a run and its cancellation, as its journal has them.
 
 `session.json` has the same for users and for lists. A resume trusts only the journal,
-because every program of the user, agents included, can change the file: it could raise a
-cap, or end a run for good with the status `cancelled`.
+because every program of the user, agents included, can change the file: it could raise
+a cap, or end a run for good with the status `cancelled`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ def keep_cancelled(facts: Facts) -> None:
 
 
 def cancel_unowned(session: Session) -> None:
-    """Keep that a run without an owner was cancelled. Raises RunOwnedError, JournalError."""
+    """Keep that a run without an owner was cancelled.
+
+    Raises RunOwnedError, JournalError.
+    """
     if not session.journal_path.is_file():  # killed before it started
         return
     journal = session.journal()
@@ -90,7 +93,9 @@ def believe_journal(session: Session) -> None:
 
 
 def rebuilt_record(folder: Path) -> SessionRecord | None:
-    """Return the record of a run whose `session.json` is lost; None if the journal does not have it.
+    """Return the record of a run whose `session.json` is lost.
+
+    None if the journal does not have it.
 
     Raises JournalError.
     """

@@ -1,4 +1,6 @@
-"""The open file of a journal: checked and repaired first, then used over one connection."""
+"""The open file of a journal: checked and repaired first, then used over one
+connection.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,22 @@ from atomic.sessions.files import WAIT_SECONDS, Lock, install_rebuilt, make_fold
 from atomic.sessions.inspection import check_format, inspect, is_new
 from atomic.sessions.tables import Run, Tables
 
-# One statement, so that the check and the write are one transaction without BEGIN and COMMIT.
+# One statement, so that the check and the write are one transaction without BEGIN and
+# COMMIT.
 APPEND = "INSERT INTO rows SELECT ?, ?, ?, ?, ? WHERE (SELECT fence FROM runs WHERE number = ?) = ?"
 
-# Between two checks that the file still has its name; one costs a twentieth of an append.
+# Between two checks that the file still has its name; one costs a twentieth of an
+# append.
 _PLACE_SECONDS = 0.5
 
 
 class JournalFile:
-    """One open journal file. Raises JournalError and, for the caller to repair, DamagedError.
+    """One open journal file.
 
-    Its one connection serves one thread at a time: callers hold `lock` during each operation.
+    Raises JournalError and, for the caller to repair, DamagedError.
+
+    Its one connection serves one thread at a time: callers hold `lock` during each
+    operation.
     """
 
     def __init__(self, path: str) -> None:
@@ -54,7 +61,10 @@ class JournalFile:
             raise
 
     def append(self, values: tuple[Any, ...], *, sync: bool) -> bool:
-        """Write one row if the fence is unchanged; with `sync` it is on the disk when this returns."""
+        """Write one row if the fence is unchanged.
+
+        With `sync` it is on the disk when this returns.
+        """
         cursor = self._cursor
         if cursor is None:
             raise self._closed()
@@ -95,7 +105,10 @@ class JournalFile:
         self._keeper.wrote(connection, size)
 
     def repair(self, damage: DamagedError, *, ours: Mapping[int, Run]) -> None:
-        """Replace the file by what can be recovered, and open that. Raises JournalError."""
+        """Replace the file by what can be recovered, and open that.
+
+        Raises JournalError.
+        """
         self._close_and_keep_log()
         try:
             if not self._lock.try_alone():
@@ -128,7 +141,8 @@ class JournalFile:
         make_folder(os.path.dirname(self.path))
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
-            # If the lock is shared, another process has the file open and has checked it.
+            # If the lock is shared, another process has the file open and has checked
+            # it.
             if self._lock.try_alone():
                 self._prepare()
             self._lock.share()
@@ -150,7 +164,9 @@ class JournalFile:
         make_private(self.path)
 
     def _create(self) -> None:
-        """Create the file under another name and rename it, so that it is never seen incomplete."""
+        """Create the file under another name and rename it, so that it is never seen
+        incomplete.
+        """
         new = f"{self.path}.new"
         for suffix in ("", "-journal", "-wal", "-shm"):  # left by a killed process
             with suppress(FileNotFoundError):
@@ -208,7 +224,8 @@ class JournalFile:
 
     @contextmanager
     def _unsynced(self, connection: sqlite3.Connection) -> Generator[None]:
-        # As a script: SQLite applies the setting when it compiles the text, so a cached statement would not.
+        # As a script: SQLite applies the setting when it compiles the text, so a cached
+        # statement would not.
         connection.executescript("PRAGMA synchronous=NORMAL")
         try:
             yield
@@ -218,7 +235,9 @@ class JournalFile:
             connection.executescript("PRAGMA synchronous=FULL")
 
     def _check_place(self) -> None:
-        """Raise JournalError if the file was deleted or replaced: SQLite would write to a nameless file."""
+        """Raise JournalError if the file was deleted or replaced: SQLite would write to
+        a nameless file.
+        """
         now = time.monotonic()
         if now - self._place_checked < _PLACE_SECONDS:
             return
@@ -231,7 +250,10 @@ class JournalFile:
         self._place_checked = now
 
     def leave_to_parent(self) -> None:
-        """Give up connection and lock after a fork; the child must not even close them."""
+        """Give up connection and lock after a fork.
+
+        The child must not even close them.
+        """
         self._parents = self._connection
         self._connection = None
         self._cursor = None
@@ -265,6 +287,7 @@ def _after_fork() -> None:
         file.leave_to_parent()
 
 
-# Global, because a fork concerns the whole process: SQLite's connections do not survive it.
+# Global, because a fork concerns the whole process: SQLite's connections do not survive
+# it.
 _open_files: weakref.WeakSet[JournalFile] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_after_fork)

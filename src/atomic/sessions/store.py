@@ -1,7 +1,7 @@
 """Creates, finds and lists the folders of sessions, and writes `session.json`.
 
-There is no lock and no index: a list reads the folders, and a run never touches the files
-of another one. Secrets are removed from all text before it is written.
+There is no lock and no index: a list reads the folders, and a run never touches the
+files of another one. Secrets are removed from all text before it is written.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class SessionStore:
     def find(self, id: str) -> Session:
         """Return the session with that id, or the only one whose id starts with it.
 
-        Raises NoSessionIdError, UnknownSessionError, AmbiguousSessionError, SessionDamagedError.
+        Raises NoSessionIdError, UnknownSessionError, AmbiguousSessionError,
+        SessionDamagedError.
         """
         wanted = id.strip().lower()
         if len(wanted) < SHORTEST or _PREFIX.fullmatch(wanted) is None:
@@ -95,7 +96,10 @@ class SessionStore:
             return self._rebuilt(folder)
 
     def _rebuilt(self, folder: Path) -> Session:
-        """Rebuild a lost `session.json` from the journal. Raises SessionDamagedError."""
+        """Rebuild a lost `session.json` from the journal.
+
+        Raises SessionDamagedError.
+        """
         from atomic.graph.engine.errors import JournalError
         from atomic.sessions.started import rebuilt_record
 
@@ -120,7 +124,10 @@ class SessionStore:
         yield from (name for name in names if _ID.fullmatch(name))
 
     def list(self) -> Records:
-        """Return all sessions as they are shown, the newest first; one that cannot be read is `failed`."""
+        """Return all sessions as they are shown, the newest first.
+
+        One that cannot be read is `failed`.
+        """
         records = [self._listed(id) for id in self.ids()]
         return sorted(records, key=lambda record: (record.created_at, record.id), reverse=True)
 
@@ -170,7 +177,10 @@ class Session:
         return self.record
 
     def write_record(self, *, durable: bool) -> None:
-        """Write `session.json`; without `durable` a power cut, but not a kill, may lose it."""
+        """Write `session.json`.
+
+        Without `durable` a power cut, but not a kill, may lose it.
+        """
         self._is_written = False
         plain = self.redactor.data(msgspec.to_builtins(self.record))
         plain["owner"] = msgspec.to_builtins(self.record.owner)
@@ -205,7 +215,10 @@ class Session:
         return self.dir / "journal.db"
 
     def require_journal(self) -> None:
-        """Raise JournalLostError if the run has started and its journal is missing. Creates no file."""
+        """Raise JournalLostError if the run has started and its journal is missing.
+
+        Creates no file.
+        """
         has_begun = (
             self.record.begun or self.record.status is not SessionStatus.RUNNING
         )  # records of older versions have only the status
@@ -227,7 +240,9 @@ class Session:
 
 
 def notes_of(session_dir: Path) -> Path:
-    """Return the folder whose path the agents of a run get, instead of the session's own."""
+    """Return the folder whose path the agents of a run get, instead of the session's
+    own.
+    """
     return session_dir.parent.parent / "notes" / session_dir.name
 
 
@@ -236,7 +251,9 @@ def this_owner() -> OwnerInfo:
 
 
 def shown(record: SessionRecord) -> SessionRecord:
-    """Return the record as it is shown: a running one whose process is dead is `interrupted`."""
+    """Return the record as it is shown: a running one whose process is dead is
+    `interrupted`.
+    """
     owner = record.owner
     is_cut = record.status is SessionStatus.RUNNING and (owner is None or not is_running(owner.pid, owner.mark))
     if is_cut:

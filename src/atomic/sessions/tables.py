@@ -1,4 +1,7 @@
-"""The tables of a journal. Only rows that the chain of checksums proves are returned."""
+"""The tables of a journal.
+
+Only rows that the chain of checksums proves are returned.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ class Run(NamedTuple):
 
 
 class Tables:
-    """The tables inside one transaction. Raises DamagedError if they differ from what was written."""
+    """The tables inside one transaction.
+
+    Raises DamagedError if they differ from what was written.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -86,7 +92,10 @@ class Tables:
             raise self._broken(run, last + 1)
 
     def newest_first(self, run: Run) -> Iterator[Row]:
-        """Yield the rows from last to first; one is read ahead, since the row before proves each."""
+        """Yield the rows from last to first.
+
+        One is read ahead, since the row before proves each.
+        """
         return (row for row, _ in self._backwards(run))
 
     def end(self, run: Run) -> End:
@@ -99,7 +108,9 @@ class Tables:
         return read_snapshot(self._connection, run.number, run.execution_id)
 
     def snapshot_for(self, run: Run, at: int | None) -> Snapshot | None:
-        """Return the snapshot if it fits its rows and is not newer than the `at`-th finished step."""
+        """Return the snapshot if it fits its rows and is not newer than the `at`-th
+        finished step.
+        """
         snapshot = self.snapshot(run)
         if snapshot is None:
             return None
@@ -107,12 +118,14 @@ class Tables:
         row = self._connection.execute("SELECT step, crc FROM rows WHERE key = ?", (key,)).fetchone()
         if row is not None and row[1] != snapshot.chain:
             return None
-        # A snapshot after the `at`-th step may include later rows that do not finish a step.
+        # A snapshot after the `at`-th step may include later rows that do not finish a
+        # step.
         exact = row is not None and row[0] == at
         return snapshot if at is None or snapshot.step < at or exact else None
 
     def insert(self, execution_id: str, rows: Iterable[Row], owner: Owner | None) -> tuple[Run, End]:
-        # The first fence is random: the number of a deleted run is reused, its fence is not.
+        # The first fence is random: the number of a deleted run is reused, its fence is
+        # not.
         run = Run(self._next_number(), execution_id, int.from_bytes(os.urandom(6), "big"), owner)
         values = (run.number, execution_id, run.fence, *_columns(owner))
         self._connection.execute(
@@ -192,7 +205,8 @@ class Tables:
         snapshot = self.snapshot(run)
         if snapshot is None or snapshot.seq < seq:
             return DamagedError(f'row {seq} of run "{run.execution_id}" is damaged')
-        # Not DamagedError: a recovery would cut the run here, although it can be resumed.
+        # Not DamagedError: a recovery would cut the run here, although it can be
+        # resumed.
         return JournalError(
             f'Row {seq} of run "{run.execution_id}" is damaged. The run can be resumed from its snapshot after '
             f"step {snapshot.step}, but the steps before that cannot be shown"

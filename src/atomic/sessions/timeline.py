@@ -16,7 +16,10 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A call of an agent, or a step without calls. `left` and `width` are fractions of the axis."""
+    """A call of an agent, or a step without calls.
+
+    `left` and `width` are fractions of the axis.
+    """
 
     who: str
     what: str  # the agent and its model; empty for a step

@@ -1,9 +1,9 @@
 """Reads SQLite's write-ahead log, to find what SQLite ignores silently.
 
-SQLite uses the frames of a log up to the first one with a wrong checksum, and drops the rest
-without an error. After a kill that is right: the write was unfinished. But one flipped bit
-drops a hundred commits in the same way, and the user must know of that. The format is
-documented at https://sqlite.org/walformat.html.
+SQLite uses the frames of a log up to the first one with a wrong checksum, and drops the
+rest without an error. After a kill that is right: the write was unfinished. But one
+flipped bit drops a hundred commits in the same way, and the user must know of that. The
+format is documented at https://sqlite.org/walformat.html.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _INDEX_HEADER = struct.Struct("=IIIBBHII")  # the first part of a wal-index, in 
 def dropped(path: str) -> tuple[int, int]:
     """Return the bytes and commits of the current log that SQLite does not use.
 
-    The caller has exclusive access and an open connection that has read something, so that
-    SQLite has read the log. Intact frames without a commit do not count: their write was
-    never reported as done.
+    The caller has exclusive access and an open connection that has read something, so
+    that SQLite has read the log. Intact frames without a commit do not count: their
+    write was never reported as done.
     """
     with open(f"{path}-wal", "rb") as file:
         log = file.read()
@@ -33,11 +33,13 @@ def dropped(path: str) -> tuple[int, int]:
 
 
 def pages(path: str, *, verified: bool) -> tuple[dict[int, bytes], int]:
-    """Return the pages of a log after its last commit, by number from 1, and their total.
+    """Return the pages of a log after its last commit, by number from 1, and their
+    total.
 
     Unlike SQLite, continue after a frame with a wrong checksum, which is used or, with
-    `verified`, skipped: each commit writes the last page of a table again, so a later frame
-    mostly repairs a lost one. The contents of the pages must be proved by other means.
+    `verified`, skipped: each commit writes the last page of a table again, so a later
+    frame mostly repairs a lost one. The contents of the pages must be proved by other
+    means.
     """
     with open(f"{path}-wal", "rb") as file:
         log = file.read()
@@ -111,12 +113,16 @@ def _has_salts(rest: bytes, salts: bytes) -> bool:
 
 
 def _continues(rest: bytes, before: bytes, order: str) -> bool:
-    """Return whether the next frame continues the chain, whatever its salts (no checksum covers them)."""
+    """Return whether the next frame continues the chain, whatever its salts (no
+    checksum covers them).
+    """
     return len(rest) >= _FRAME and _frame_checksum(rest, before, order) == struct.unpack(">II", rest[16:24])
 
 
 def _is_unfinished(rest: bytes, salts: bytes, before: bytes, order: str) -> bool:
-    """Return whether the rest starts with good frames of an uncommitted transaction, and nothing current follows."""
+    """Return whether the rest starts with good frames of an uncommitted transaction,
+    and nothing current follows.
+    """
     position = 0
     while rest[position + 8 : position + 16] == salts and _continues(rest[position:], before, order):
         if rest[position + 4 : position + 8] != b"\0\0\0\0":

@@ -11,14 +11,19 @@ Graph = Sequence[Sequence[int]]  # the targets of each number
 
 
 class Cycle(msgspec.Struct, frozen=True):
-    """Numbers that all reach each other, and a shortest cycle from the smallest of them."""
+    """Numbers that all reach each other, and a shortest cycle from the smallest of
+    them.
+    """
 
     members: list[int]
     way: list[int]
 
 
 def find_cycles(graph: Graph, reverse: Graph) -> list[Cycle]:
-    """Return each group of connected cycles once. Edges from a number to itself are ignored."""
+    """Return each group of connected cycles once.
+
+    Edges from a number to itself are ignored.
+    """
     components = [sorted(component) for component in _components(graph, _left_over(graph, reverse))]
     return [Cycle(component, _shortest_way(graph, component)) for component in sorted(components)]
 
@@ -36,7 +41,9 @@ def _left_over(graph: Graph, reverse: Graph) -> list[int]:
 
 
 def _components(graph: Graph, starts: Sequence[int]) -> list[list[int]]:
-    """Return the strongly connected components with several members (Tarjan's algorithm)."""
+    """Return the strongly connected components with several members (Tarjan's
+    algorithm).
+    """
     found: list[list[int]] = []
     order: dict[int, int] = {}  # number -> when it was first seen
     low: dict[int, int] = {}  # number -> the earliest seen that it leads back to

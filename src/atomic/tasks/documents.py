@@ -19,7 +19,8 @@ Item = dict[str, Any]
 
 
 def read_document(source: object, keys: Sequence[str]) -> tuple[list[Any], Item, str]:
-    """Return the list of a document, the other keys of the document, and the key of the list.
+    """Return the list of a document, the other keys of the document, and the key of the
+    list.
 
     The list is the document or under one of `keys`; the first that is not empty counts.
 
@@ -86,7 +87,9 @@ def _decode(source: object) -> object:
 
 
 def _encode(data: object) -> bytes | str:
-    """Encode data, so that text and data are read in the same way and the data is copied."""
+    """Encode data, so that text and data are read in the same way and the data is
+    copied.
+    """
     try:
         return msgspec.json.encode(data)
     except UnicodeEncodeError:
@@ -98,9 +101,9 @@ def _encode(data: object) -> bytes | str:
 def _repair(text: str | bytes) -> str:
     """Return valid JSON for text that is nearly JSON.
 
-    Programs and agents write byte-order marks, other encodings, raw line breaks in texts,
-    lone surrogates and numbers that are too big. This is slower than msgspec, so it is
-    tried second.
+    Programs and agents write byte-order marks, other encodings, raw line breaks in
+    texts, lone surrogates and numbers that are too big. This is slower than msgspec, so
+    it is tried second.
     """
     import json
 

@@ -3,9 +3,9 @@
 A feature list is a task list with other names: `acceptanceCriteria` and `steps` are
 `acceptance`, `passes` is a status.
 
-Nothing is dropped silently. An unknown key goes to `metadata`. A value that cannot be read
-goes there too and is reported as a problem. The order of tasks matters, the order of keys
-does not.
+Nothing is dropped silently. An unknown key goes to `metadata`. A value that cannot be
+read goes there too and is reported as a problem. The order of tasks matters, the order
+of keys does not.
 """
 
 from __future__ import annotations
@@ -165,7 +165,10 @@ class _Draft:
         return task
 
     def _one(self, field: str) -> Any:
-        """Return the best value for a field: the first that is not empty. Others become metadata."""
+        """Return the best value for a field: the first that is not empty.
+
+        Others become metadata.
+        """
         entries = [entry for entry in self._given.get(field, ()) if entry[2] is not None]
         if not entries:
             return None
@@ -236,7 +239,10 @@ def _checked_status(status: TaskStatus | None, passes: object, report: Report) -
 
 
 def _blocker(value: object) -> str:
-    """Return the id of a blocker. An unreadable one becomes an unknown id, so no task starts too early."""
+    """Return the id of a blocker.
+
+    An unreadable one becomes an unknown id, so no task starts too early.
+    """
     if isinstance(value, dict):
         value = cast("Item", value).get("id", value)
     return clean_id(value) or ("" if isinstance(value, str) else text_of(value))

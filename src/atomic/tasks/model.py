@@ -34,7 +34,10 @@ class _Document(msgspec.Struct):
 
 
 class TaskList:
-    """Tasks in the order of their file. Only statuses change, and only `write` saves them."""
+    """Tasks in the order of their file.
+
+    Only statuses change, and only `write` saves them.
+    """
 
     def __init__(
         self,
@@ -51,7 +54,8 @@ class TaskList:
 
     @classmethod
     def parse(cls, source: object) -> Self:
-        """Read JSON text or data: `{"tasks": [...]}`, `{"features": [...]}` or only the list.
+        """Read JSON text or data: `{"tasks": [...]}`, `{"features": [...]}` or only the
+        list.
 
         Raises:
             NoTaskListError: it is not a task list. Problems of single tasks are in `problems`.
@@ -96,11 +100,15 @@ class TaskList:
         return [self._tasks[i] for i in self._readiness.ready()]
 
     def waiting(self) -> dict[str, str]:
-        """Return why tasks cannot start, by id, for all that are not ready, running or ended."""
+        """Return why tasks cannot start, by id, for all that are not ready, running or
+        ended.
+        """
         return self._readiness.waiting()
 
     def set_status(self, id: str, status: TaskStatus | str) -> Task:
-        """Change the status of a task. A task that is set in progress is no longer ready.
+        """Change the status of a task.
+
+        A task that is set in progress is no longer ready.
 
         Raises:
             TaskNotFoundError: the list has no such task.
@@ -126,7 +134,9 @@ class TaskList:
         return msgspec.json.format(data, indent=2).decode() + "\n"
 
     def write(self, path: AnyPath) -> None:
-        """Replace the file atomically. The new content survives a power cut after this call.
+        """Replace the file atomically.
+
+        The new content survives a power cut after this call.
 
         Raises:
             TaskFileError: it cannot be written; the old content stays.

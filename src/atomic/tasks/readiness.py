@@ -1,8 +1,8 @@
 """Track which tasks may start now, through all changes of statuses.
 
-The cost of a change is proportional to the tasks that wait for the changed one, and after
-a failure to all tasks that depend on it. Tasks are numbered by position, and all walks
-are loops, so that no chain exceeds the stack.
+The cost of a change is proportional to the tasks that wait for the changed one, and
+after a failure to all tasks that depend on it. Tasks are numbered by position, and all
+walks are loops, so that no chain exceeds the stack.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ MAX_SHOWN = 100  # ids of a cycle in a message
 
 
 class Readiness:
-    """The dependencies of tasks with unique ids, and the tasks that they allow to start."""
+    """The dependencies of tasks with unique ids, and the tasks that they allow to
+    start.
+    """
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._ids = [task.id for task in tasks]
@@ -76,7 +78,9 @@ class Readiness:
             self._forgive()
 
     def waiting(self) -> dict[str, str]:
-        """Return why tasks cannot start, by id, for all that are not ready, running or ended."""
+        """Return why tasks cannot start, by id, for all that are not ready, running or
+        ended.
+        """
         causes = self._causes()
         return {
             self._ids[i]: self._reason(i, causes.get(i))
@@ -85,7 +89,9 @@ class Readiness:
         }
 
     def problems(self) -> list[TaskProblem]:
-        """Return the problems because of which tasks are never ready, in the order of the tasks."""
+        """Return the problems because of which tasks are never ready, in the order of
+        the tasks.
+        """
         found = [(i, ProblemKind.UNKNOWN_BLOCKER, self._unknown_text(i)) for i in self._unknown]
         found += [(members[0], ProblemKind.CYCLE, text) for members, text in self._cycles]
         return [TaskProblem(self._ids[i], kind, message) for i, kind, message in sorted(found)]
@@ -140,7 +146,10 @@ class Readiness:
         return marked
 
     def _forgive(self) -> None:
-        """Mark all tasks again. Counting failures per task would be wrong where cycles are."""
+        """Mark all tasks again.
+
+        Counting failures per task would be wrong where cycles are.
+        """
         before = self._after_failure
         self._after_failure = bytearray(len(before))
         self._spread(self._failed())

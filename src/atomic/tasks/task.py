@@ -28,7 +28,10 @@ class TaskStatus(StrEnum):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A unit of work for one worker. `blocked_by` names tasks that must be done first."""
+    """A unit of work for one worker.
+
+    `blocked_by` names tasks that must be done first.
+    """
 
     id: str
     title: str
@@ -40,7 +43,10 @@ class Task(msgspec.Struct, frozen=True):
     metadata: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        """Convert a status that is given as text; msgspec does so only when it decodes."""
+        """Convert a status that is given as text.
+
+        Msgspec does so only when it decodes.
+        """
         if type(self.status) is not TaskStatus:
             msgspec.structs.force_setattr(self, "status", TaskStatus(self.status))
 
@@ -58,7 +64,10 @@ class ProblemKind(StrEnum):
 
 
 class TaskProblem(msgspec.Struct, frozen=True):
-    """A problem of a task list that the user should know; without an id it is not about a task."""
+    """A problem of a task list that the user should know.
+
+    Without an id it is not about a task.
+    """
 
     task_id: str
     kind: ProblemKind
@@ -75,7 +84,10 @@ def named(ids: list[str], *, limit: int = 10) -> str:
 
 
 def clean_id(value: object) -> str:
-    """Return an id as text without `#` and spaces around it; an empty text if it is not an id."""
+    """Return an id as text without `#` and spaces around it.
+
+    An empty text if it is not an id.
+    """
     if isinstance(value, str):
         return value.strip().lstrip("#").strip()
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -19,7 +19,9 @@ class Replay(Protocol):
     """The type of the fixture: call it with a file."""
 
     def __call__(self, file: str | PathLike[str], *, speed: float = math.inf, all_used: bool = False) -> ReplayProvider:
-        """Return a provider that plays the recording; a path is relative to the test's file.
+        """Return a provider that plays the recording.
+
+        A path is relative to the test's file.
 
         With `all_used`, the test fails if it ends before all calls were played.
         """

@@ -1,8 +1,9 @@
-"""The app: shows the state that the engine's events add up to, and sends what the user does.
+"""The app: shows the state that the engine's events add up to, and sends what the user
+does.
 
-Keys come first: `on_event` looks every key up in the key table before a widget sees it and
-runs `action_NAME` of the app or of the prompt. Events of the engine change the state
-(`Store`), and the state is painted when a frame is due (`FrameLoop`).
+Keys come first: `on_event` looks every key up in the key table before a widget sees it
+and runs `action_NAME` of the app or of the prompt. Events of the engine change the
+state (`Store`), and the state is painted when a frame is due (`FrameLoop`).
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class AtomicApp(App[str], inherit_bindings=False):
     ) -> None:
         """Create the app; the engine starts after the first frame.
 
-        `prompt` is sent then. `background` is the terminal's background colour as it reports
-        it. `home` is Atomic's folder.
+        `prompt` is sent then. `background` is the terminal's background colour as it
+        reports it. `home` is Atomic's folder.
         """
         compat.install()
         self._no_color = bool(os.environ.get("NO_COLOR"))
@@ -140,7 +141,8 @@ class AtomicApp(App[str], inherit_bindings=False):
         self._is_leaving = False
         self._last_ctrl_c = float("-inf")
         self._may_leave_until = float("-inf")
-        # What the last key showed or hid, and how Esc reverts it before it stops anything.
+        # What the last key showed or hid, and how Esc reverts it before it stops
+        # anything.
         self._undo: tuple[str, Callable[[], object]] | None = None
 
     def compose(self) -> ComposeResult:
@@ -166,7 +168,9 @@ class AtomicApp(App[str], inherit_bindings=False):
 
     @property
     def cursor_position(self) -> Offset:
-        """Return the position of the text cursor, where input methods show their window."""
+        """Return the position of the text cursor, where input methods show their
+        window.
+        """
         focused = self.focused if self.is_running else None
         return focused.cursor_screen_offset if isinstance(focused, TextArea) else self._cursor
 
@@ -211,8 +215,8 @@ class AtomicApp(App[str], inherit_bindings=False):
     async def on_unmount(self) -> None:
         """Notify the engine and wait until it has ended, however the screen ended.
 
-        A signal or a closed terminal pauses workflows, as `/exit` does. A screen that failed
-        leaves them running.
+        A signal or a closed terminal pauses workflows, as `/exit` does. A screen that
+        failed leaves them running.
         """
         if compat.can_ask_for_shift():
             compat.write(self, compat.END_ASKING)
@@ -295,7 +299,10 @@ class AtomicApp(App[str], inherit_bindings=False):
             self.exit(screen.left or "")
 
     async def learn_commands(self) -> None:
-        """Pass the commands to the prompt. In a thread, because their imports take long."""
+        """Pass the commands to the prompt.
+
+        In a thread, because their imports take long.
+        """
         from atomic.tui.suggestions import registry_of
 
         screen = self.store.screen
@@ -448,7 +455,10 @@ class AtomicApp(App[str], inherit_bindings=False):
             self._remind("")
 
     def _close_something(self) -> bool:
-        """Close a dialog, the list, a panel or the reading mode. Return whether one was open."""
+        """Close a dialog, the list, a panel or the reading mode.
+
+        Return whether one was open.
+        """
         if self.dialogs.has_one:
             self._input.send_to_dialog("escape")
         elif self.prompt.is_open and not self.is_reading:
@@ -472,7 +482,10 @@ class AtomicApp(App[str], inherit_bindings=False):
             self.frames.mark(EVERYTHING)
 
     def _stop(self) -> bool:
-        """Stop the foreground run, by force the second time. Return whether there is one."""
+        """Stop the foreground run, by force the second time.
+
+        Return whether there is one.
+        """
         interrupt = self.store.stop_foreground(time.time())
         if interrupt is None:
             return False

@@ -84,12 +84,16 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 
 
 def can_ask_for_shift() -> bool:
-    """Return whether the terminal reports Shift+Enter only after xterm's request for it."""
+    """Return whether the terminal reports Shift+Enter only after xterm's request for
+    it.
+    """
     return bool(os.environ.get("TMUX") or os.environ.get("XTERM_VERSION"))
 
 
 def write(app: App[Any], text: str) -> None:
-    """Write an escape sequence to the terminal, such as a bell, a title or the clipboard."""
+    """Write an escape sequence to the terminal, such as a bell, a title or the
+    clipboard.
+    """
     driver = app._driver  # pyright: ignore[reportPrivateUsage]
     if driver is not None:
         driver.write(text)
@@ -97,7 +101,9 @@ def write(app: App[Any], text: str) -> None:
 
 
 def fail(app: App[Any], error: BaseException) -> None:
-    """End the app with an error from outside its message handlers, as Textual does inside."""
+    """End the app with an error from outside its message handlers, as Textual does
+    inside.
+    """
     app._handle_exception(error)  # pyright: ignore[reportPrivateUsage, reportArgumentType]  # any kind will do
 
 
@@ -108,7 +114,10 @@ _tick_as_it_was = XTermParser.tick
 
 
 class _Pasting:
-    """State of a paste in one parser. It is stored on the parser, which does not know about it."""
+    """State of a paste in one parser.
+
+    It is stored on the parser, which does not know about it.
+    """
 
     def __init__(self) -> None:
         self.parts: list[str] | None = None  # None: not inside a paste
@@ -123,7 +132,10 @@ def _state(parser: XTermParser) -> _Pasting:
 
 
 def _feed(self: XTermParser, data: str) -> Iterable[Message]:
-    """Feed typed text to the original parser. A paste is collected here and sent as one event."""
+    """Feed typed text to the original parser.
+
+    A paste is collected here and sent as one event.
+    """
     state = _state(self)
     if not data:
         yield from _feed_as_it_was(self, data)
@@ -139,7 +151,9 @@ def _feed(self: XTermParser, data: str) -> Iterable[Message]:
 
 
 def _until_paste(state: _Pasting, data: str) -> tuple[str, str]:
-    """Return the input up to and including the marker that begins a paste, and the rest."""
+    """Return the input up to and including the marker that begins a paste, and the
+    rest.
+    """
     seen = state.tail + data
     at = seen.find(BRACKETED_PASTE_START)
     if at < 0:

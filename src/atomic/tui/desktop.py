@@ -51,7 +51,8 @@ class Desktop:
         compat.write(self._app, title("atomic"))
 
     def open_link(self, url: str) -> None:
-        """Open a web address in a browser, or copy it where a browser cannot open a window.
+        """Open a web address in a browser, or copy it where a browser cannot open a
+        window.
 
         Other addresses are only shown.
         """
@@ -118,7 +119,9 @@ def copy(text: str, write: Callable[[str], None], environment: Mapping[str, str]
 
 
 def local_tool(environment: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the clipboard program of this machine, or None if the user sits at another one."""
+    """Return the clipboard program of this machine, or None if the user sits at another
+    one.
+    """
     if environment.get("SSH_CONNECTION") or environment.get("SSH_TTY"):
         return None
     path = environment.get("PATH")
@@ -155,7 +158,10 @@ def _run(argv: tuple[str, ...], text: str) -> bool:
 
 
 def alert(words: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the escape sequence that notifies the user. `words` must be trusted text."""
+    """Return the escape sequence that notifies the user.
+
+    `words` must be trusted text.
+    """
     terminal = f"{environment.get('TERM_PROGRAM', '')} {environment.get('TERM', '')}".lower()
     if not environment.get("TMUX") and any(name in terminal for name in _WITH_MESSAGES):
         return f"\x1b]9;{_plain(words)}\x07"

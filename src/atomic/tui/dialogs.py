@@ -45,8 +45,8 @@ class Dialogs:
     def ask(self, *, by_itself: bool) -> None:
         """Open the dialog for open questions.
 
-        `by_itself`: not requested by a key. Then it opens only for new questions, and only
-        while the user is not typing.
+        `by_itself`: not requested by a key. Then it opens only for new questions, and
+        only while the user is not typing.
         """
         app = self._app
         questions = app.store.screen.questions
@@ -68,7 +68,10 @@ class Dialogs:
             app.push_screen(QuestionScreen(list(questions.values()), later=later), self._answered)
 
     def _may_interrupt(self) -> bool:
-        """Return whether a dialog may open now. If it is only too early, try again later."""
+        """Return whether a dialog may open now.
+
+        If it is only too early, try again later.
+        """
         app = self._app
         if not self._unseen_questions or not app.prompt.is_empty:
             return False

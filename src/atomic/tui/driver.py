@@ -67,7 +67,9 @@ class OrderedKeys(Driver):
         done.wait(_SETTLE)
 
     async def _walk(self, done: Event) -> None:
-        """Follow the way of a key: the app, the focused widget, and its ancestors back to the app."""
+        """Follow the way of a key: the app, the focused widget, and its ancestors back
+        to the app.
+        """
         focused = self._app.focused
         way: list[MessagePump] = [self._app, *(focused.ancestors_with_self if focused is not None else ()), self._app]
 
@@ -138,7 +140,10 @@ _TICK = 0.05  # seconds after which a lone Esc counts as a key
 def driver_for(
     terminal: Terminal, report: Report, ahead: bytes, on_background: Callable[[str], None]
 ) -> type[LinuxDriver]:
-    """Return a driver class for this terminal. `ahead` holds bytes typed before it starts."""
+    """Return a driver class for this terminal.
+
+    `ahead` holds bytes typed before it starts.
+    """
 
     class ScreenDriver(_ScreenDriver):
         def __init__(self, app: App[Any], **options: Any) -> None:

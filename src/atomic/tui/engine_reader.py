@@ -1,4 +1,6 @@
-"""Read the engine's events and apply them in short slices, so that keys are handled in between."""
+"""Read the engine's events and apply them in short slices, so that keys are handled in
+between.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,10 @@ _Key = tuple[object, ...]
 
 
 def merged(waiting: Iterable[ChatEvent]) -> Iterator[ChatEvent]:
-    """Yield the same news in the same order; neighbours that continue the same text are joined."""
+    """Yield the same news in the same order.
+
+    Neighbours that continue the same text are joined.
+    """
     key: _Key | None = None
     held: list[ChatEvent] = []
     for news in waiting:
@@ -86,7 +91,10 @@ def merged(waiting: Iterable[ChatEvent]) -> Iterator[ChatEvent]:
 
 
 def _key(news: ChatEvent) -> _Key | None:
-    """Return what a piece of text belongs to; None if the news are not a piece of text."""
+    """Return what a piece of text belongs to.
+
+    None if the news are not a piece of text.
+    """
     match news:
         case Activity(run=run, event=TextDelta() | ThinkingDelta() | ToolOutput() as delta):
             return run, *_stream(delta)

@@ -1,4 +1,6 @@
-"""Paint frames when they are due, with one timer that runs only while something changes."""
+"""Paint frames when they are due, with one timer that runs only while something
+changes.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ class FrameLoop:
         self._clock.key(now)
 
     def tick_later(self) -> None:
-        """Plan a frame that updates durations in a second, unless one is planned already."""
+        """Plan a frame that updates durations in a second, unless one is planned
+        already.
+        """
         if self._tick_timer is None:
             self._tick_timer = asyncio.get_running_loop().call_later(TICK, self._run_tick)
 

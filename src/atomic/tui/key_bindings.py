@@ -1,4 +1,7 @@
-"""The key bindings in one table. `keys.NAME = ["..."]` in the config changes an action's keys."""
+"""The key bindings in one table.
+
+`keys.NAME = ["..."]` in the config changes an action's keys.
+"""
 
 from __future__ import annotations
 
@@ -156,7 +159,9 @@ class Keymap:
                 self._actions[_BY_NAME[name].where].setdefault(key, name)
 
     def action(self, key: str, *places: Where) -> str | None:
-        """Return the action of a key in the first of these places that has one, or None."""
+        """Return the action of a key in the first of these places that has one, or
+        None.
+        """
         return next((name for place in places if (name := self._actions[place].get(key))), None)
 
     def keys(self, name: str) -> tuple[str, ...]:
@@ -164,7 +169,9 @@ class Keymap:
         return self._keys[name]
 
     def shown(self, name: str) -> str:
-        """Return the first key of an action as `Ctrl+T`, or an empty string if it has none."""
+        """Return the first key of an action as `Ctrl+T`, or an empty string if it has
+        none.
+        """
         return next((shown(key) for key in self._keys[name]), "")
 
     def rows(self) -> list[tuple[Where, str, str]]:

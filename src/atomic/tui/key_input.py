@@ -52,7 +52,9 @@ class KeyInput:
         return isinstance(event, events.Key) and event.key in self._app.keys.keys("interrupt")
 
     def _is_too_early(self, event: Input) -> bool:
-        """Return whether it was typed before the open question was painted: it is no answer."""
+        """Return whether it was typed before the open question was painted: it is no
+        answer.
+        """
         app = self._app
         if self._is_interrupt(event) or not app.dialogs.has_one:
             return False
@@ -61,7 +63,10 @@ class KeyInput:
         return isinstance(app.screen, Dialog) and not app.screen.is_for(event)
 
     def _is_typing(self) -> bool:
-        """Return whether letters go to the prompt. It gets the focus back after a click elsewhere."""
+        """Return whether letters go to the prompt.
+
+        It gets the focus back after a click elsewhere.
+        """
         app = self._app
         if app.dialogs.has_one or app.is_reading:
             return False

@@ -22,7 +22,8 @@ NAME = "atomic"
 
 
 def first_frame(columns: int, rows: int, *, colours: bool) -> str:
-    """Return header, prompt and key hints in plain ANSI, at the rows that the app paints next.
+    """Return header, prompt and key hints in plain ANSI, at the rows that the app
+    paints next.
 
     It is drawn before anything heavy is imported.
     """
@@ -63,7 +64,10 @@ class ChatRequest:
         self.prompt = prompt
 
     def engine_arguments(self) -> list[str]:
-        """Return the engine's command-line arguments. The link passes the session to resume."""
+        """Return the engine's command-line arguments.
+
+        The link passes the session to resume.
+        """
         given = {"--agent": self.agent, "--model": self.model, "--record": self.record}
         return [word for name, value in given.items() if value is not None for word in (name, value)]
 

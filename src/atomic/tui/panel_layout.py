@@ -1,4 +1,6 @@
-"""Show the panels next to the transcript, or on a narrow screen as one-line strips and one overlay."""
+"""Show the panels next to the transcript, or on a narrow screen as one-line strips and
+one overlay.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ class SidePanels(Vertical):
             panel.sync(screen, now)
 
     def share(self, height: int) -> None:
-        """Limit the graph to the rows that other panels leave, at least to its minimum share.
+        """Limit the graph to the rows that other panels leave, at least to its minimum
+        share.
 
         A height of 0 removes the limit.
         """

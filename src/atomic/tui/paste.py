@@ -15,7 +15,9 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202
 
 
 def as_typed(text: str) -> str:
-    """Restore line ends of a paste: terminals send CR for LF, unless the text has an LF."""
+    """Restore line ends of a paste: terminals send CR for LF, unless the text has an
+    LF.
+    """
     return text if "\n" in text else text.replace("\r", "\n")
 
 
@@ -60,7 +62,9 @@ class Pastes:
         self._texts.clear()
 
     def span(self, line: str, column: int) -> tuple[int, int] | None:
-        """Return the span of the label that a Backspace at this column would delete, or None."""
+        """Return the span of the label that a Backspace at this column would delete, or
+        None.
+        """
         for word in self._texts:
             at = line.rfind(word, 0, column + len(word) - 1)
             if 0 <= at < column <= at + len(word):

@@ -58,7 +58,10 @@ def make_app(request: ChatRequest, background: str, report: Report, program: Seq
 
 
 def run_screen(request: ChatRequest, terminal: Terminal, report: Report, program: Sequence[str] | None = None) -> int:
-    """Run the screen of a conversation. Configuration errors are printed after it has ended."""
+    """Run the screen of a conversation.
+
+    Configuration errors are printed after it has ended.
+    """
     try:
         return run_app(lambda background: make_app(request, background, report, program), terminal, report)
     except ConfigError as error:
@@ -67,7 +70,10 @@ def run_screen(request: ChatRequest, terminal: Terminal, report: Report, program
 
 
 def run_app(make: Callable[[str], App[Any]], terminal: Terminal, report: Report) -> int:
-    """Run an app until it ends. `make` receives the background colour if it is already known."""
+    """Run an app until it ends.
+
+    `make` receives the background colour if it is already known.
+    """
     colours: list[str] = []
     ahead = BackgroundFilter(colours.append).strip(read_ready())
     app = make(colours[0] if colours else "")
@@ -80,7 +86,10 @@ def run_app(make: Callable[[str], App[Any]], terminal: Terminal, report: Report)
 
 
 def _set_background(app: App[Any], colour: str) -> None:
-    """Pass on a background colour that arrived after the start. Called in the input thread."""
+    """Pass on a background colour that arrived after the start.
+
+    Called in the input thread.
+    """
     if isinstance(app, AdaptsToBackground):
         app.call_later(app.set_background, colour)
 
@@ -108,7 +117,9 @@ def _end(app: App[Any], report: Report, code: int) -> None:
 
 
 def _leave_alone(app: App[Any], report: Report) -> None:
-    """End the app after the supervisor was killed: only this process can restore the terminal."""
+    """End the app after the supervisor was killed: only this process can restore the
+    terminal.
+    """
     report.is_orphan = True
     asyncio.get_running_loop().remove_reader(report.supervisor)
     app.exit(None, 1)
@@ -162,7 +173,9 @@ class ReportingClient:
             self._report.way("chat", _resume(f"atomic chat --resume {self._session}"))
 
     def _with_others(self, message: str) -> str:
-        """Add resume hints for workflows that were paused before, which the engine omits."""
+        """Add resume hints for workflows that were paused before, which the engine
+        omits.
+        """
         flows = {id: way for id, way in self._report.ways.items() if id != "chat" and way and id not in message}
         return "\n".join(filter(None, (message, *flows.values())))
 

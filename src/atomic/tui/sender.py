@@ -1,4 +1,6 @@
-"""Send prompts to the engine, one after the other, and queue them while the agent is busy."""
+"""Send prompts to the engine, one after the other, and queue them while the agent is
+busy.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,9 @@ class PromptSender:
             self._notify("Atomic is done")
 
     def _send_queued(self) -> bool:
-        """Send the oldest queued text, unless the last run failed: it would probably fail too."""
+        """Send the oldest queued text, unless the last run failed: it would probably
+        fail too.
+        """
         screen = self._store.screen
         if not screen.queue:
             return False

@@ -30,7 +30,9 @@ class OfferKind(StrEnum):
 
 
 class Suggestion(NamedTuple):
-    """A suggestion. Taking it puts `insert` in place of the text from `start` to the cursor."""
+    """A suggestion. Taking it puts `insert` in place of the text from `start` to the
+    cursor.
+    """
 
     label: str
     insert: str
@@ -79,7 +81,9 @@ def mention_at(text: str, cursor: int) -> str | None:
 
 
 def needs_argument(hint: str) -> bool:
-    """Return whether a command requires an argument: `<…>`, not optional and not an alternative."""
+    """Return whether a command requires an argument: `<…>`, not optional and not an
+    alternative.
+    """
     needed = _OPTIONAL.sub("", hint)
     return "<" in needed and "|" not in needed
 
@@ -136,7 +140,10 @@ def _texts(texts: Sequence[str], cursor: int) -> Offer:
 
 
 def registry_of(commands: Iterable[CommandInfo]) -> CommandRegistry:
-    """Return a registry to look commands up. The engine runs them, so they have no handler."""
+    """Return a registry to look commands up.
+
+    The engine runs them, so they have no handler.
+    """
     from atomic.commands import Category, Command, CommandCall, CommandContext, CommandRegistry
 
     async def run_in_engine(call: CommandCall, context: CommandContext) -> None:

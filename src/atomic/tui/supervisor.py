@@ -29,7 +29,10 @@ _MOST_SHOWN = 16 * 1024
 
 
 class Report:
-    """Reports from the screen to its supervisor: short lines that outlive it. Thread-safe."""
+    """Reports from the screen to its supervisor: short lines that outlive it.
+
+    Thread-safe.
+    """
 
     def __init__(self, out: int, supervisor: int) -> None:
         self._out = out
@@ -53,7 +56,10 @@ class Report:
         self._say("ends")
 
     def way(self, key: str, text: str) -> None:
-        """Report how to resume something. An empty text means that there is nothing to resume."""
+        """Report how to resume something.
+
+        An empty text means that there is nothing to resume.
+        """
         if self.ways.get(key, "") != text:
             self.ways[key] = text
             self._say("way", key, text)
@@ -159,7 +165,9 @@ class Supervisor:
                 self._deadline = None
 
     def _hear_signals(self) -> int:
-        """Return a descriptor that is readable after each signal, so that poll wakes up."""
+        """Return a descriptor that is readable after each signal, so that poll wakes
+        up.
+        """
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -235,7 +243,9 @@ class Supervisor:
         return self._exit_code(status)
 
     def _trouble(self, status: int, said: str) -> str:
-        """Return the problem in one line, or all captured output if ATOMIC_DEBUG is set."""
+        """Return the problem in one line, or all captured output if ATOMIC_DEBUG is
+        set.
+        """
         if self._number:
             return ""
         if os.WIFSIGNALED(status):
@@ -265,7 +275,9 @@ def _wake(number: int, frame: FrameType | None) -> None:
 
 
 def resume_hints(last_word: str | None, ways: dict[str, str]) -> list[str]:
-    """Return the engine's final message if there is one, otherwise the known resume hints."""
+    """Return the engine's final message if there is one, otherwise the known resume
+    hints.
+    """
     if last_word is not None:
         return last_word.splitlines()
     return [text for text in ways.values() if text]

@@ -35,7 +35,10 @@ _PATIENCE = 0.1  # seconds to wait for the reply
 
 
 class Terminal:
-    """Takes over a terminal and restores it. `is_taken` tells whether it may need a restore."""
+    """Takes over a terminal and restores it.
+
+    `is_taken` tells whether it may need a restore.
+    """
 
     def __init__(self) -> None:
         self.before: list[Any] = termios.tcgetattr(KEYBOARD)
@@ -48,7 +51,8 @@ class Terminal:
         write(TAKE + frame + ASK_BACKGROUND)
 
     def give_back(self, *, has_left: bool = False) -> None:
-        """Turn off all modes, show the cursor, restore attributes and discard unread input.
+        """Turn off all modes, show the cursor, restore attributes and discard unread
+        input.
 
         `has_left`: the screen has ended in order and has left the alternate screen.
         """
@@ -84,7 +88,9 @@ def read_ready() -> bytes:
 
 
 def _await_silence() -> None:
-    """Read until the terminal has turned the mouse off: late bytes must not reach the shell."""
+    """Read until the terminal has turned the mouse off: late bytes must not reach the
+    shell.
+    """
     import select
     from time import monotonic
 

@@ -38,7 +38,10 @@ def theme_for(background: tuple[int, int, int] | None, *, few_colours: bool) -> 
 
 
 def parse_colour(colour: str) -> tuple[int, int, int] | None:
-    """Parse a colour as a terminal reports it, such as `rgb:ffff/ffff/ffff`; None if it is none."""
+    """Parse a colour as a terminal reports it, such as `rgb:ffff/ffff/ffff`.
+
+    None if it is none.
+    """
     parts = colour.partition(":")[2].split("/")
     try:
         red, green, blue = (int(part[:2].ljust(2, part[:1] or "x"), 16) for part in parts)

@@ -1,8 +1,12 @@
-"""The page that shows the screen in a browser. It loads files only from its own server."""
+"""The page that shows the screen in a browser.
+
+It loads files only from its own server.
+"""
 
 from __future__ import annotations
 
-# textual.js sets styles from code. It also calls `new Function` once, and works without it.
+# textual.js sets styles from code. It also calls `new Function` once, and works without
+# it.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; img-src 'self' data:; "
     "connect-src ws://{host}; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"

@@ -1,7 +1,8 @@
 """The screen's process for a browser: `python -m atomic.web.screen_process REQUEST`.
 
 It writes textual-serve's packets to standard output and reads keys from standard input.
-The end of its input means that the server has ended, even by `kill -9`; then it ends too.
+The end of its input means that the server has ended, even by `kill -9`; then it ends
+too.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class BrowserDriver(OrderedKeys, WebDriver):
 
 
 def run(request: ChatRequest, program: Sequence[str] | None = None) -> int:
-    """Run the screen and print on standard error how to resume. The server shows it in its terminal."""
+    """Run the screen and print on standard error how to resume.
+
+    The server shows it in its terminal.
+    """
     report = Report(os.open(os.devnull, os.O_WRONLY), -1)
     try:
         app = make_app(request, "", report, program)

@@ -128,7 +128,10 @@ class WebServer(Server):
         return origin == f"http://{request.host}"
 
     def _exchange_token(self, request: web.Request) -> web.StreamResponse:
-        """Exchange the token for a cookie. The address in the browser's history is useless then."""
+        """Exchange the token for a cookie.
+
+        The address in the browser's history is useless then.
+        """
         given = request.query["token"].encode()
         has_token = self._token is not None and secrets.compare_digest(given, self._token.encode())
         if not has_token and not self._has_cookie(request):
@@ -144,7 +147,9 @@ class WebServer(Server):
         return secrets.compare_digest(given, self._cookie.encode())
 
     async def handle_index(self, request: web.Request) -> web.Response:
-        """Return our own page: the one of textual-serve loads its font from another server."""
+        """Return our own page: the one of textual-serve loads its font from another
+        server.
+        """
         size = max(6, min(48, to_int(request.query.get("fontsize", "16"), 16)))
         page = PAGE.replace("{host}", request.host).replace("{size}", str(size))
         headers = {

@@ -1,7 +1,8 @@
 """What workflow authors import: the graph, its nodes, the journals and the tasks.
 
-This package does not know how a run is executed. It must import quickly, so SQLite and the
-code that runs a workflow are imported on use. Start with `builder` and `definition`.
+This package does not know how a run is executed. It must import quickly, so SQLite and
+the code that runs a workflow are imported on use. Start with `builder` and
+`definition`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -173,7 +174,8 @@ __all__ = [
 ]
 
 
-# The events of a run. Not in __all__: `import *` in a workflow's file would hide Python's own Warning.
+# The events of a run. Not in __all__: `import *` in a workflow's file would hide
+# Python's own Warning.
 _EVENTS = (
     "AgentActivity", "LimitReached", "NodeEnded", "NodeStarted", "QuestionAsked", "RunEnded", "RunStarted",
     "TasksChanged", "Warning", "WorkflowEvent",

@@ -1,4 +1,6 @@
-"""`graph()` for workflow authors: the engine's builder, with nodes for agents and tasks."""
+"""`graph()` for workflow authors: the engine's builder, with nodes for agents and
+tasks.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from atomic.workflows.nodes import ContextAction, MergeResults
 from atomic.workflows.runtime import SubagentRequest
 from atomic.workflows.task_loop import TaskSelector, criteria_loop_node, task_loop_node
 
-# Optional arguments of the methods below. The factories hold the defaults; a test compares both.
+# Optional arguments of the methods below. The factories hold the defaults; a test
+# compares both.
 
 
 class AgentOptions(NodeOptions[StateT], total=False):
@@ -117,7 +120,9 @@ class WorkflowBuilder(GraphBuilder[StateT]):
         return self._add(nodes.clear_context_node(id, session=session, **options))
 
     def context_monitor(self, id: str, *, session: str, **options: Unpack[ContextMonitorOptions]) -> Self:
-        """Add a node that compacts, recreates or reports a session whose context is nearly full."""
+        """Add a node that compacts, recreates or reports a session whose context is
+        nearly full.
+        """
         return self._add(nodes.context_monitor_node(id, session=session, **options))
 
     def custom_tool(self, id: str, *, tool: str, **options: Unpack[ToolOptions[StateT]]) -> Self:

@@ -12,10 +12,11 @@ from atomic.workflows.definition import Capabilities
 
 
 def capabilities_of(graph: CompiledGraph[Any]) -> Capabilities:
-    """Return the features that a graph uses, not counting workflows that it calls by name.
+    """Return the features that a graph uses, not counting workflows that it calls by
+    name.
 
-    Agent nodes use sub-agents. A loop over tasks, or a state with a `tasks` field, uses a
-    task list. Ask and wait nodes use questions.
+    Agent nodes use sub-agents. A loop over tasks, or a state with a `tasks` field, uses
+    a task list. Ask and wait nodes use questions.
     """
     kinds = {node.kind for node in all_nodes(graph)}
     return Capabilities(

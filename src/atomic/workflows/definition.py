@@ -22,7 +22,10 @@ MigrateState = Callable[[dict[str, Any], int], dict[str, Any]]
 
 
 class WorkflowSource(StrEnum):
-    """The origin of a workflow. Of two with the same name, the first in this order wins."""
+    """The origin of a workflow.
+
+    Of two with the same name, the first in this order wins.
+    """
 
     PROJECT = "project"
     USER = "user"
@@ -30,7 +33,10 @@ class WorkflowSource(StrEnum):
 
 
 class Untrusted(msgspec.Struct, frozen=True):
-    """The checks of a project that the user has not approved. Running one raises UntrustedError."""
+    """The checks of a project that the user has not approved.
+
+    Running one raises UntrustedError.
+    """
 
     project: str
     hash: str
@@ -65,7 +71,10 @@ CreateState = Callable[[WorkflowStateParams], State | Mapping[str, Any]]
 
 
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The argument of a workflow's `at_end`: how a run ended. `state` is the last known one."""
+    """The argument of a workflow's `at_end`: how a run ended.
+
+    `state` is the last known one.
+    """
 
     session_dir: str
     status: str
@@ -78,7 +87,9 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndNote(msgspec.Struct, frozen=True):
-    """The result of `at_end`: a message, used if the run has none, and whether a check has proven the work."""
+    """The result of `at_end`: a message, used if the run has none, and whether a check
+    has proven the work.
+    """
 
     message: str = ""
     verified: bool | None = None
@@ -113,7 +124,9 @@ class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     at_end: AtEnd | None = None  # called at each end of a run, also at a pause
 
     def iteration_limit(self, given: int | None, config: Mapping[str, Any]) -> int:
-        """Return `params.max_iterations`: of the caller, else of the config, else of the graph, else 100."""
+        """Return `params.max_iterations`: of the caller, else of the config, else of
+        the graph, else 100.
+        """
         limit = config.get("max_iterations") if given is None else given
         if isinstance(limit, int) and not isinstance(limit, bool):
             return limit
@@ -124,9 +137,9 @@ class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
     """A demonstration run that needs no agent.
 
-    `folder` has `recording.jsonl`, which replays the agents, and `project.json`, the files of
-    the project at the start. In `config` and in the commands `{python}` is replaced by the
-    name of Python on this machine.
+    `folder` has `recording.jsonl`, which replays the agents, and `project.json`, the
+    files of the project at the start. In `config` and in the commands `{python}` is
+    replaced by the name of Python on this machine.
     """
 
     folder: str

@@ -35,7 +35,9 @@ class TurnFailedError(AtomicError):
 
 
 class TurnCutError(TurnFailedError):
-    """A turn was interrupted because it took too long, or its agent was silent for too long."""
+    """A turn was interrupted because it took too long, or its agent was silent for too
+    long.
+    """
 
     def __init__(self, why: str) -> None:
         super().__init__("interrupted", why)

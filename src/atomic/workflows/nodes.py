@@ -1,4 +1,7 @@
-"""Node factories that need an agent or an entity. Names are resolved when the node runs."""
+"""Node factories that need an agent or an entity.
+
+Names are resolved when the node runs.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,10 @@ def agent_node(
 
 
 def _read_answer(text: str, schema: Any) -> Any:
-    """Decode JSON in an agent's answer: all of it, or a fenced block. Raise AtomicError."""
+    """Decode JSON in an agent's answer: all of it, or a fenced block.
+
+    Raise AtomicError.
+    """
     inside = text.partition("```")[2].partition("```")[0].removeprefix("json") if "```" in text else text
     try:
         return msgspec.json.decode(inside.strip().encode(), type=schema)
@@ -130,7 +136,9 @@ def parallel_subagent_node(
     max_concurrency: int | None = None,
     **options: Unpack[NodeOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
-    """Make a node that runs several sub-agents and collects all results, including failures."""
+    """Make a node that runs several sub-agents and collects all results, including
+    failures.
+    """
 
     async def run(ctx: Context[StateT]) -> NodeResult:
         wanted = agents(ctx.state) if callable(agents) else agents

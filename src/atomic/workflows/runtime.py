@@ -1,7 +1,8 @@
 """The Protocols of `ctx.deps`: the objects that a workflow's node can use.
 
-Nodes that need an agent or an entity are written against these. The host of a run passes
-the real implementations, a test passes small ones. There is no global and no setter.
+Nodes that need an agent or an entity are written against these. The host of a run
+passes the real implementations, a test passes small ones. There is no global and no
+setter.
 """
 
 from __future__ import annotations
@@ -205,7 +206,10 @@ class WorkflowRuntime(Protocol):
         ...
 
     def timed(self, what: str) -> AbstractAsyncContextManager[None]:
-        """Interrupt the body, which is not a turn, after `--max-time` and its grace; the run pauses then."""
+        """Interrupt the body, which is not a turn, after `--max-time` and its grace.
+
+        The run pauses then.
+        """
         ...
 
     @property
@@ -219,7 +223,10 @@ class WorkflowRuntime(Protocol):
         ...
 
     def provider_of(self, role: str) -> str | None:
-        """Return the provider that flags and settings name for a role; None: the default one."""
+        """Return the provider that flags and settings name for a role.
+
+        None: the default one.
+        """
         ...
 
     def publish(self, url: str) -> None:
@@ -245,8 +252,8 @@ class WorkflowRuntime(Protocol):
     ) -> str:
         """Run one turn in a new session, or in the named one, and return the answer.
 
-        `custom_tools` are offered if the provider supports them. With `strict=False` a system
-        prompt or tools that the provider does not support are moved into the prompt or left
-        out.
+        `custom_tools` are offered if the provider supports them. With `strict=False` a
+        system prompt or tools that the provider does not support are moved into the
+        prompt or left out.
         """
         ...

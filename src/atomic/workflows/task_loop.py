@@ -39,7 +39,9 @@ def task_loop_node(
     description: str = "",
     model: str | None = None,
 ) -> Node[StateT, Any]:
-    """Make a node that works on the tasks of a file. Its nodes get the task as `ctx.item`.
+    """Make a node that works on the tasks of a file.
+
+    Its nodes get the task as `ctx.item`.
 
     If work is left and nothing can run, the run is `blocked` and lists every waiting
     task with its reason.
@@ -152,7 +154,10 @@ class TaskDispatcher:
         return [task.id for task in self._tasks.tasks if task.status is TaskStatus.COMPLETED]
 
     def resume(self, begun: Sequence[str]) -> None:
-        """Count tasks that ended. Tasks that were only begun are taken and counted again."""
+        """Count tasks that ended.
+
+        Tasks that were only begun are taken and counted again.
+        """
         ended = {task.id for task in self._tasks.tasks if task.status in (*_DONE, TaskStatus.FAILED)}
         self._started = len(ended.intersection(begun))
 
@@ -206,7 +211,8 @@ def criteria_loop_node(
     criteria: Condition[StateT] | None = None,
     max_iterations: int = 100,
 ) -> Node[StateT, Any]:
-    """Make nodes that repeat until the criterion holds or the last answer has the signal.
+    """Make nodes that repeat until the criterion holds or the last answer has the
+    signal.
 
     The signal counts only as a separate line at the very end, outside of a code fence.
     """

@@ -60,7 +60,8 @@ def task_loop(
     until: Condition[StateT] | None = None,
     max_iterations: int = 100,
 ) -> WorkflowBuilder[StateT]:
-    """Let the decomposer make tasks, then alternate worker and reviewer until all are done.
+    """Let the decomposer make tasks, then alternate worker and reviewer until all are
+    done.
 
     The loop ends when all of `state.tasks` are done, or when `until` holds. For a list
     in a file, with dependencies and several workers, use `task_loop_node`.
@@ -73,7 +74,10 @@ def task_loop(
 
 
 def _all_tasks_done(state: Any) -> bool:
-    """Return whether all tasks are done. Raise AtomicError if nothing can run before that."""
+    """Return whether all tasks are done.
+
+    Raise AtomicError if nothing can run before that.
+    """
     tasks = TaskList(state.tasks)
     left = [task for task in tasks.tasks if task.status not in (TaskStatus.COMPLETED, TaskStatus.SKIPPED)]
     running = [task for task in left if task.status is TaskStatus.IN_PROGRESS]

@@ -1,7 +1,8 @@
 """Keep secrets out of files and other programs.
 
-`Redactor` cleans text and data. `is_secret_variable` decides which environment variables
-reach the programs that Atomic starts. This package knows no file, no agent and no workflow.
+`Redactor` cleans text and data. `is_secret_variable` decides which environment
+variables reach the programs that Atomic starts. This package knows no file, no agent
+and no workflow.
 """
 
 from atomic.base.redaction.redactor import Redactor, redact

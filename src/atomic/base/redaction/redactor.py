@@ -1,8 +1,8 @@
 """Replace secrets in text and data: known ones, and values that look like secrets.
 
-Known secrets are values of secret environment variables. Others are found by their form:
-tokens of well-known services, private keys, passwords in addresses, and values that are
-assigned to a name such as `API_KEY`.
+Known secrets are values of secret environment variables. Others are found by their
+form: tokens of well-known services, private keys, passwords in addresses, and values
+that are assigned to a name such as `API_KEY`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _OBJECTS = (dict, Mapping)
 
 
 class Redactor:
-    """Replaces secrets by `[redacted]`. Redacted text does not change if it is redacted again."""
+    """Replaces secrets by `[redacted]`.
+
+    Redacted text does not change if it is redacted again.
+    """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         lines = {line for secret in secrets for line in lines_of(secret)}
@@ -45,7 +48,9 @@ class Redactor:
     def of_environment(
         cls, *environments: Mapping[str, str] | None, headers: Iterable[Mapping[str, str]] = ()
     ) -> Redactor:
-        """Return a redactor that knows secrets of this process, other environments and headers."""
+        """Return a redactor that knows secrets of this process, other environments and
+        headers.
+        """
         known = [
             secret
             for environment in (os.environ, *environments)
@@ -57,10 +62,12 @@ class Redactor:
         return cls(known)
 
     def text(self, text: str, *, code: bool = False) -> str:
-        """Return the text without secrets. Line breaks stay, so that a patch stays valid.
+        """Return the text without secrets.
 
-        With `code`, names that are assigned to names stay (`token=token_of_user`), so that
-        a program still runs.
+        Line breaks stay, so that a patch stays valid.
+
+        With `code`, names that are assigned to names stay (`token=token_of_user`), so
+        that a program still runs.
         """
         if len(text) < SHORTEST or text in self._clean:
             return text
@@ -79,7 +86,10 @@ class Redactor:
         return text
 
     def data(self, value: Any) -> Any:
-        """Return plain data without secrets; a value under a name such as `api_key` is one."""
+        """Return plain data without secrets.
+
+        A value under a name such as `api_key` is one.
+        """
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, _WITHOUT_TEXT):
@@ -92,7 +102,9 @@ class Redactor:
         return value
 
     def pieces(self, pieces: Sequence[str]) -> list[str]:
-        """Return the pieces of one text without secrets, also secrets that span several pieces."""
+        """Return the pieces of one text without secrets, also secrets that span several
+        pieces.
+        """
         spans = self.spans("".join(pieces))
         result: list[str] = []
         start = first = 0
@@ -110,11 +122,16 @@ class Redactor:
         return result
 
     def finds(self, text: str) -> bool:
-        """Return whether a text has a secret, for content that cannot be redacted, such as images."""
+        """Return whether a text has a secret, for content that cannot be redacted, such
+        as images.
+        """
         return self._holds_known(text) or any(True for _ in (*tokens(text), *_encoded(text, _runs(text))))
 
     def finds_in_file(self, data: bytes) -> bool:
-        """Return whether a file of a project has a secret. Names that code passes on do not count."""
+        """Return whether a file of a project has a secret.
+
+        Names that code passes on do not count.
+        """
         text = data.decode("utf-8", "replace")
         return self.finds(text) if "\0" in text else bool(self.spans(text, code=True))
 
@@ -146,7 +163,9 @@ class Redactor:
 
 
 def redact(text: str) -> str:
-    """Return the text without secrets of this process and values that look like secrets."""
+    """Return the text without secrets of this process and values that look like
+    secrets.
+    """
     return Redactor.of_environment().text(text)
 
 
@@ -170,7 +189,9 @@ def _cut(piece: str, spans: Iterable[tuple[int, int, bool]]) -> str:
 
 
 def _parts(text: str) -> Iterator[Span]:
-    """Yield spans of whole lines, so that redaction of a long text in a thread yields to others."""
+    """Yield spans of whole lines, so that redaction of a long text in a thread yields
+    to others.
+    """
     start = 0
     while start < len(text):
         newline = text.find("\n", start + _PART)
@@ -304,7 +325,9 @@ def _bare_secret(name: str, value: str, sign: str, code: bool) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_strong(name: str) -> bool:
-    """Return whether a name has a word for secrets: `api_key`, `authToken`, but not `tokenizer`."""
+    """Return whether a name has a word for secrets: `api_key`, `authToken`, but not
+    `tokenizer`.
+    """
     parts = [part.lower() for part in _PARTS.findall(name)]
     return any(part in _STRONG for part in parts) or any(
         part in _OF_KEYS and following in ("key", "keys") for part, following in pairwise(parts)
@@ -316,7 +339,9 @@ def _is_key(name: str) -> bool:
 
 
 def _looks_secret(value: str) -> bool:
-    """Return whether a value may be a secret, not a reference (`$TOKEN`, `<your key>`, a path)."""
+    """Return whether a value may be a secret, not a reference (`$TOKEN`, `<your key>`,
+    a path).
+    """
     return (
         len(value) >= SHORTEST and value[0] not in "$<{%*." and not any(map(str.isspace, value)) and not _is_path(value)
     )

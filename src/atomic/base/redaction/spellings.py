@@ -1,4 +1,6 @@
-"""List how a known secret may be written: plain, in JSON, URLs, HTML, shells, code, hex, base64."""
+"""List how a known secret may be written: plain, in JSON, URLs, HTML, shells, code,
+hex, base64.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Find secrets by their form: tokens, passwords in commands and headers, private keys.
 
-The services publish these forms. A rule has hints. Its pattern is tried only if a hint is
-in the text, because a search for a word is a hundred times faster than a pattern.
+The services publish these forms. A rule has hints. Its pattern is tried only if a hint
+is in the text, because a search for a word is a hundred times faster than a pattern.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ _OTHERS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("ccountKey=", "ccessKey=", "ccessSignature="), r"Acc(?:ountKey|essKey|essSignature)=([A-Za-z0-9+/%&=]{16,})"),
 )  # fmt: skip
 _RULES = (
-    # A pattern that begins with a word is ten times faster than one that begins with a condition.
+    # A pattern that begins with a word is ten times faster than one that begins with a
+    # condition.
     *((prefix, f"({re.escape(prefix)}(?<![A-Za-z0-9]{re.escape(prefix)}){rest})") for prefix, rest in _PREFIXED),
     *((hint, pattern) for hints, pattern in _OTHERS for hint in hints),
 )
@@ -154,7 +155,10 @@ _LONGEST_KEY = 64 * 1024  # characters
 
 
 def private_keys(text: str) -> Iterator[Span]:
-    """Yield each line of each private key by itself; the key may be cut at either end."""
+    """Yield each line of each private key by itself.
+
+    The key may be cut at either end.
+    """
     if "PRIVATE KEY" in text:
         begins = [match.end() for match in _KEY_BEGIN.finditer(text)]
         ends = [match.start() for match in _KEY_END.finditer(text)]

@@ -1,8 +1,9 @@
-"""Decide which environment variables are secret, for agents, MCP servers, checks and redaction.
+"""Decide which environment variables are secret, for agents, MCP servers, checks and
+redaction.
 
-A name is secret by a part of it: `DB_PASS`, `GITHUB_PAT`, `SENTRY_DSN`. A value is secret by
-its form: an address with a password, a connection string with a key, a token of a known
-service.
+A name is secret by a part of it: `DB_PASS`, `GITHUB_PAT`, `SENTRY_DSN`. A value is
+secret by its form: an address with a password, a connection string with a key, a token
+of a known service.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ _SECRET_PARTS = frozenset(
 # Endings of one word: PGPASS, DBPASSWD.
 _ENDINGS = ("PASS", "PASSWD", "PASSPHRASE")
 _ORDINARY_PARTS = frozenset({"ASKPASS", "BYPASS", "COMPASS", "ENCOMPASS", "OVERPASS", "TRESPASS", "UNDERPASS"})
-# Names that end like this describe a secret: COOKIE_DOMAIN, OS_AUTH_TYPE. SSH_AUTH_SOCK is
-# the path of a socket, without which git over ssh would fail for users of an ssh agent.
+# Names that end like this describe a secret: COOKIE_DOMAIN, OS_AUTH_TYPE. SSH_AUTH_SOCK
+# is the path of a socket, without which git over ssh would fail for users of an ssh
+# agent.
 _HARMLESS_ENDS = frozenset(
     {"AGE", "ALGORITHM", "AUDIENCE", "DISABLED", "DOMAIN", "ENABLED", "EXPIRES", "EXPIRY", "HOST", "ISSUER", "METHOD"}
     | {"MODE", "PORT", "PROVIDER", "SAMESITE", "SECURE", "SOCK", "TIMEOUT", "TTL", "TYPE"}

@@ -1,1 +1,4 @@
-"""Drawings of graphs as text, SVG and Mermaid. Start reading with `tree`: what there is to draw."""
+"""Drawings of graphs as text, SVG and Mermaid.
+
+Start reading with `tree`: what there is to draw.
+"""

@@ -99,7 +99,8 @@ class _Layout:
             case Web(items=items):
                 return max([24, *map(self.tight, items.values())])
 
-    # frames ------------------------------------------------------------------------------------------------
+    # frames
+    # ------------------------------------------------------------------------------------------------
 
     def _frame(self, frame: Frame, limit: int) -> Sketch:
         if limit < LEAST:
@@ -131,7 +132,10 @@ class _Layout:
         return sketch
 
     def _inside(self, frame: Frame, limit: int) -> tuple[Sketch, int | None]:
-        """Lay out the inside of a frame. Return also the start column of a loop's back edge."""
+        """Lay out the inside of a frame.
+
+        Return also the start column of a loop's back edge.
+        """
         if frame.kind is not NodeKind.LOOP:
             return self.flow(frame.body, limit), None
         limit -= WAY_BACK
@@ -173,7 +177,8 @@ class _Layout:
             sketch.line((0, 0), (0, inner.height - 1))
         return sketch
 
-    # branches ----------------------------------------------------------------------------------------------
+    # branches
+    # ----------------------------------------------------------------------------------------------
 
     def _fork(self, fork: Fork, limit: int) -> Sketch:
         free = [self._branch(label, chain, ENDLESS).width for label, chain in fork.branches]
@@ -243,7 +248,9 @@ class _Layout:
 
 
 def _head(item: Frame | Fork, inside: int, limit: int) -> tuple[str, tuple[str, ...]]:
-    """Return the title with all facts, or the facts as lines below if they are too long."""
+    """Return the title with all facts, or the facts as lines below if they are too
+    long.
+    """
     title = " · ".join((item.title, *item.facts))
     if width(title) + 6 <= min(limit, max(inside, WORDY)):
         return title, ()
@@ -315,7 +322,9 @@ def _passing(label: str) -> int:
 
 
 class _Stack:
-    """Branches one below the other: a rail on the left enters them, one on the right leaves."""
+    """Branches one below the other: a rail on the left enters them, one on the right
+    leaves.
+    """
 
     def __init__(self, fork: Fork, limit: int) -> None:
         self._fork = fork
@@ -332,7 +341,10 @@ class _Stack:
         return self._sketch
 
     def _branch(self, label: str, body: Sketch | None) -> tuple[int, int, int] | None:
-        """Draw one branch. Return its end column and row, and the row of its turn to the rail."""
+        """Draw one branch.
+
+        Return its end column and row, and the row of its turn to the rail.
+        """
         sketch = self._sketch
         right = self._sketch.width - 2
         label = cut(label, right - 7)
@@ -358,7 +370,9 @@ class _Stack:
         return y
 
     def _lead_on(self, ends: Sequence[tuple[int, int, int] | None]) -> None:
-        """Lead all branches to where the flow continues: below the last one, or at the rail's end."""
+        """Lead all branches to where the flow continues: below the last one, or at the
+        rail's end.
+        """
         sketch = self._sketch
         rail = self._sketch.width - 1
         y = self._sketch.height - 1

@@ -55,7 +55,10 @@ class _Tail:
 
 
 class _Writer:
-    """Writes line by line. Every item has one entry node and any number of leaving edges."""
+    """Writes line by line.
+
+    Every item has one entry node and any number of leaving edges.
+    """
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -79,7 +82,8 @@ class _Writer:
         title = ": ".join(text for text in (compiled.name, compiled.description) if text)
         return ["flowchart TD", *([f"    %% {_escaped(title)}"] if title else []), *self._lines]
 
-    # lines -------------------------------------------------------------------------------------------------
+    # lines
+    # -------------------------------------------------------------------------------------------------
 
     def _line(self, text: str) -> None:
         self._lines.append("    " * self._depth + text)
@@ -106,7 +110,8 @@ class _Writer:
         self._depth -= 1
         self._line("end")
 
-    # flows -------------------------------------------------------------------------------------------------
+    # flows
+    # -------------------------------------------------------------------------------------------------
 
     def _scope(self, flow: Flow) -> tuple[str, list[_Tail]]:
         """Write a flow that no jump leaves: jumps to the end lead to its end."""
@@ -143,7 +148,8 @@ class _Writer:
                 self._connect([_Tail(self._node('("', '")', ["on error"], "failure"))], parts[name][0], "-.->")
         return parts[web.start][0], tails
 
-    # items -------------------------------------------------------------------------------------------------
+    # items
+    # -------------------------------------------------------------------------------------------------
 
     def _item(self, item: Item) -> tuple[str, list[_Tail]]:
         match item:

@@ -110,7 +110,9 @@ class Sketch:
 
 
 def marked(text: str, marker: Marker, *, leaves: bool = True) -> Sketch:
-    """Return a sketch with a sign on the flow and its text to the right, such as the start."""
+    """Return a sketch with a sign on the flow and its text to the right, such as the
+    start.
+    """
     sketch = Sketch(width(text) + 2, 1, leaves=leaves)
     sketch.label(0, 0, text, marker)
     return sketch
@@ -124,7 +126,9 @@ def stem() -> Sketch:
 
 
 def column(sketches: Sequence[Sketch], limit: int) -> Sketch:
-    """Put sketches one below the other and connect them, straight where the limit allows it."""
+    """Put sketches one below the other and connect them, straight where the limit
+    allows it.
+    """
     places = _places(sketches, limit)
     first = sketches[0]
     last = sketches[-1]
@@ -142,7 +146,9 @@ def column(sketches: Sequence[Sketch], limit: int) -> Sketch:
 
 
 def _places(sketches: Sequence[Sketch], limit: int) -> list[int]:
-    """Return the left ends: every edge straight if that fits, else as straight as possible."""
+    """Return the left ends: every edge straight if that fits, else as straight as
+    possible.
+    """
     places = [0]
     for before, after in pairwise(sketches):
         places.append(places[-1] + before.out - after.into)

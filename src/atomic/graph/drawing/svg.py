@@ -114,7 +114,8 @@ class _Painter:
         """Return the middle of a cell."""
         return self._left + (x + 0.5) * CELL, self._top + (y + 0.5) * ROW
 
-    # boxes -------------------------------------------------------------------------------------------------
+    # boxes
+    # -------------------------------------------------------------------------------------------------
 
     def _box(self, x: int, y: int, box: Box) -> Iterator[str]:
         left, top = self._at(x, y)
@@ -137,7 +138,8 @@ class _Painter:
         yield _text("title", left + 2 * CELL, top, box.title)
         yield "</g>"
 
-    # lines -------------------------------------------------------------------------------------------------
+    # lines
+    # -------------------------------------------------------------------------------------------------
 
     def _line(self, cells: Sequence[Point], line: Line) -> Iterator[str]:
         points = [self._at(*cell) for number, cell in enumerate(cells) if number == 0 or cell != cells[number - 1]]
@@ -156,12 +158,15 @@ class _Painter:
                     yield f'<path class="line at-once" d="M{_n(x)} {_n(y)}H{_n(end_x)}"/>'
 
     def _tip(self, x: float, y: float, dx: int, dy: int) -> tuple[float, float]:
-        """Return where an arrow ends: at the border in the next cell, or above its title."""
+        """Return where an arrow ends: at the border in the next cell, or above its
+        title.
+        """
         x, y = x + dx * CELL, y + dy * ROW
         above = (gap for left, right, middle, gap in self._obstacles if left <= x <= right and middle == y)
         return x - dx, y - dy * max(above, default=1)
 
-    # words -------------------------------------------------------------------------------------------------
+    # words
+    # -------------------------------------------------------------------------------------------------
 
     def _label(self, x: int, y: int, label: Label) -> Iterator[str]:
         left, middle = self._at(x, y)

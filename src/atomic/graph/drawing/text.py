@@ -59,7 +59,10 @@ def _sign(sides: int, passed: int, signs: str, word: str | None) -> str:
 
 
 class _Canvas:
-    """A grid of cells. Lines are kept as the sides that they touch, so that they join correctly."""
+    """A grid of cells.
+
+    Lines are kept as the sides that they touch, so that they join correctly.
+    """
 
     def __init__(self, width: int, height: int, signs: Mapping[str, str]) -> None:
         self._signs_of_nodes = signs
@@ -81,7 +84,8 @@ class _Canvas:
         for cells in zip(self._sides, self._passed, self._signs, self._words, strict=True):
             yield "".join(map(_sign, *cells)).rstrip()
 
-    # boxes -------------------------------------------------------------------------------------------------
+    # boxes
+    # -------------------------------------------------------------------------------------------------
 
     def _box(self, x: int, y: int, box: Box) -> None:
         across, side, corners = _border(box)
@@ -111,7 +115,8 @@ class _Canvas:
         for column in range(x + 1, x + box.width - 1):
             self._touch(column, y, ACROSS, signs)
 
-    # lines -------------------------------------------------------------------------------------------------
+    # lines
+    # -------------------------------------------------------------------------------------------------
 
     def _line(self, points: list[Point], line: Line) -> None:
         signs = HEAVY if line.stroke is Stroke.AT_ONCE else LIGHT
@@ -146,7 +151,8 @@ class _Canvas:
         if sides & ACROSS and self._signs[y][x] is LIGHT:  # the heavier line wins
             self._signs[y][x] = signs
 
-    # words -------------------------------------------------------------------------------------------------
+    # words
+    # -------------------------------------------------------------------------------------------------
 
     def _label(self, x: int, y: int, label: Label) -> None:
         if label.marker:

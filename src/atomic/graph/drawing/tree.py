@@ -165,7 +165,9 @@ def _flow(compiled: CompiledGraph[Any], prefix: str) -> Flow:
 
 
 def _links_of(node: Node[Any, Any], own: Iterable[Edge], back: Container[tuple[str, str]]) -> list[Link]:
-    """Return the edges of a node: first those with conditions, in order, then the others."""
+    """Return the edges of a node: first those with conditions, in order, then the
+    others.
+    """
     asked = [edge for edge in own if edge.condition is not None]
     plain = [edge for edge in own if edge.condition is None]
     found: list[tuple[str, str]] = []

@@ -49,7 +49,9 @@ def cut(text: str, limit: int) -> str:
 
 
 def clean(text: str) -> str:
-    """Return the text on one line, without characters that move a cursor or change direction."""
+    """Return the text on one line, without characters that move a cursor or change
+    direction.
+    """
     joined = " ".join(str(text).split())
     shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in joined if char not in _JOINERS)
     return f"◌{shown}" if shown and not char_width(shown[0]) else shown  # a mark needs a base character
@@ -72,7 +74,9 @@ def condition(function: Any) -> str:
 
 
 def _lambda_text(code: CodeType) -> str | None:
-    """Return the body of a lambda as written, or None if its source is missing or changed."""
+    """Return the body of a lambda as written, or None if its source is missing or
+    changed.
+    """
     try:
         text = _source_of(code)
         if not _says_the_same(text, code):

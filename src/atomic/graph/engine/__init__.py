@@ -1,4 +1,6 @@
-"""The engine: build, check, run, record and resume a graph. Pure: no file, network, terminal or agent.
+"""The engine: build, check, run, record and resume a graph.
+
+Pure: no file, network, terminal or agent.
 
 Start with `builder` and `compile`, then `token`, which walks a compiled program.
 """

@@ -47,7 +47,10 @@ def sort_raised(error: BaseException) -> tuple[list[Suspend], BaseException | No
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
-    """Return all exceptions in a group and its nested groups; of a plain exception, itself."""
+    """Return all exceptions in a group and its nested groups.
+
+    Of a plain exception, itself.
+    """
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
@@ -119,7 +122,10 @@ def check_targets(token: Token, targets: tuple[str, ...]) -> None:
 
 
 async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
-    """Run a node as often as its policy allows. Raise NodeError when no attempt is left."""
+    """Run a node as often as its policy allows.
+
+    Raise NodeError when no attempt is left.
+    """
     on_error = op.node.on_error
     policy = cast("Retry | None", op.node.retry)
     failed = 0  # attempts that ended with a killed process do not count
@@ -186,7 +192,10 @@ def _delay(policy: Retry | None, failed: int, error: Exception) -> float | None:
 
 
 async def ask_on_error(on_error: Any, error: Exception, token: Token, ctx: Any) -> Retry | Skip | Abort | Goto:
-    """Return the decision of the author's `on_error`. Raise NodeError if it fails itself."""
+    """Return the decision of the author's `on_error`.
+
+    Raise NodeError if it fails itself.
+    """
     node_id = ctx.node_id
     try:
         answer = on_error(error, ctx)
@@ -204,7 +213,10 @@ async def ask_on_error(on_error: Any, error: Exception, token: Token, ctx: Any) 
 
 
 def handle_failure(token: Token, node_id: str, answer: Skip | Abort | Goto, error: NodeError) -> Outcome:
-    """Return the outcome that `on_error` decided. Raise AtomicError if the failure stays one."""
+    """Return the outcome that `on_error` decided.
+
+    Raise AtomicError if the failure stays one.
+    """
     if isinstance(answer, Skip):
         return token.spec.convert(answer.update) if answer.update else None, None, (), error
     if isinstance(answer, Goto):

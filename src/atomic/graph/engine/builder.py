@@ -1,8 +1,8 @@
 """Chain nodes to a graph.
 
 A builder never changes. Each call returns a new one, so that several graphs can share a
-prefix. Its methods forward optional arguments to the node factories in `nodes.py`, which
-hold the defaults; a test compares both.
+prefix. Its methods forward optional arguments to the node factories in `nodes.py`,
+which hold the defaults; a test compares both.
 """
 
 from __future__ import annotations
@@ -230,7 +230,8 @@ class GraphBuilder(Generic[StateT]):
         max_iterations: int = 100,
         id: str = "",
     ) -> Self:
-        """Add nodes that repeat until a condition holds, which is checked after each iteration.
+        """Add nodes that repeat until a condition holds, which is checked after each
+        iteration.
 
         0 iterations means no limit.
         """
@@ -252,9 +253,9 @@ class GraphBuilder(Generic[StateT]):
     ) -> CompiledGraph[StateT]:
         """Check the graph and return it in a form that can run.
 
-        `renamed` (old id to new id) and `removed` name nodes, branches (`"fork:branch"`) or the
-        graph itself that changed since older runs were recorded, so that these can continue
-        with the new code.
+        `renamed` (old id to new id) and `removed` name nodes, branches
+        (`"fork:branch"`) or the graph itself that changed since older runs were
+        recorded, so that these can continue with the new code.
 
         Raises:
             GraphError: The graph has problems; the error lists all of them.

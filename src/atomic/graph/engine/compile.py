@@ -1,4 +1,7 @@
-"""Compile a builder or a `GraphConfig` to a checked program. Report all problems together."""
+"""Compile a builder or a `GraphConfig` to a checked program.
+
+Report all problems together.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,10 @@ class Edge(_EdgeEnds, frozen=True, eq=False, kw_only=True):
 
 
 class GraphConfig(msgspec.Struct, Generic[StateT], frozen=True, eq=False, kw_only=True):
-    """A graph as data. `max_iterations` limits how often a cycle of edges is entered again."""
+    """A graph as data.
+
+    `max_iterations` limits how often a cycle of edges is entered again.
+    """
 
     start_node: str
     nodes: Sequence[Node[StateT, Any]]
@@ -76,7 +82,10 @@ class GraphConfig(msgspec.Struct, Generic[StateT], frozen=True, eq=False, kw_onl
 
 
 def compile_graph(config: GraphConfig[StateT]) -> CompiledGraph[StateT]:
-    """Check a graph given as data and compile it. Raise GraphError with all problems."""
+    """Check a graph given as data and compile it.
+
+    Raise GraphError with all problems.
+    """
     compiler = _Compiler(config.state, config.options)
     nodes = compiler.number(Block(tuple(config.nodes))).nodes
     edges = compiler.edges_of(config.edges)
@@ -94,7 +103,10 @@ def compile_chain(state: type[StateT], block: Block, options: GraphOptions) -> C
 
 
 def with_options(graph: CompiledGraph[StateT], options: GraphOptions) -> CompiledGraph[StateT]:
-    """Return the same graph with other options for its name and older runs. Raise GraphError."""
+    """Return the same graph with other options for its name and older runs.
+
+    Raise GraphError.
+    """
     problems: list[Problem] = []
 
     def report(node_id: str, message: str) -> None:
@@ -110,7 +122,10 @@ def with_options(graph: CompiledGraph[StateT], options: GraphOptions) -> Compile
 
 
 class _Compiler(Generic[StateT]):
-    """One compilation. It collects problems and continues, to report all of them at once."""
+    """One compilation.
+
+    It collects problems and continues, to report all of them at once.
+    """
 
     def __init__(self, state: type[StateT], options: GraphOptions) -> None:
         self.state = state
@@ -178,7 +193,8 @@ class _Compiler(Generic[StateT]):
         edits.apply(program, frozenset(self._seen))
         return CompiledGraph(program, self.options, block, edges, start)
 
-    # ids ---------------------------------------------------------------------------------------------------
+    # ids
+    # ---------------------------------------------------------------------------------------------------
 
     def number(self, block: Block) -> Block:
         """Return the block with a checked id on every node, numbered in reading order."""
@@ -291,7 +307,8 @@ class _Compiler(Generic[StateT]):
         for field, (first, second) in conflicts.items():
             self.report(node_id, conflict_text(field, first, second))
 
-    # programs ----------------------------------------------------------------------------------------------
+    # programs
+    # ----------------------------------------------------------------------------------------------
 
     def chain_program(self, block: Block) -> Program:
         program = Program(self._spec, self.options.max_concurrency)
@@ -366,7 +383,8 @@ class _Compiler(Generic[StateT]):
             timeout=cast("float | None", node.timeout), model=_own_model(node), branches=branches,
         )  # fmt: skip
 
-    # edges -------------------------------------------------------------------------------------------------
+    # edges
+    # -------------------------------------------------------------------------------------------------
 
     def edges_of(self, given: Iterable[Any]) -> tuple[Edge, ...]:
         """Return the edges of a config, in which a pair of ids is also an edge."""
@@ -480,7 +498,9 @@ def _own_model(node: Node[Any, Any]) -> str | None:
 
 
 def _first_writes(block: Block) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield a branch's first nodes with their fields, up to one that may write nothing or jump."""
+    """Yield a branch's first nodes with their fields, up to one that may write nothing
+    or jump.
+    """
     for node in block.nodes:
         may_skip = node.on_error is not None or node.recovery or block.catcher is not None
         if may_skip or not isinstance(node.run, FunctionType):
@@ -493,7 +513,9 @@ def _first_writes(block: Block) -> Iterator[tuple[str, frozenset[str]]]:
 
 @lru_cache(maxsize=256)
 def _literal_fields(function: FunctionType) -> frozenset[str]:
-    """Return the fields of a function whose only `return` is a literal `{"field": …}` at its end."""
+    """Return the fields of a function whose only `return` is a literal `{"field": …}`
+    at its end.
+    """
     if hasattr(function, "__wrapped__"):
         return frozenset()
     try:
@@ -511,7 +533,9 @@ def _literal_fields(function: FunctionType) -> frozenset[str]:
 
 
 def _inside(nodes: Iterable[Node[Any, Any]]) -> Iterator[Node[Any, Any]]:
-    """Yield the nodes of one scope: also those of ifs and loops, not of branches and maps."""
+    """Yield the nodes of one scope: also those of ifs and loops, not of branches and
+    maps.
+    """
     for node in nodes:
         yield node
         match node.body:

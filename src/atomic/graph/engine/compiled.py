@@ -56,7 +56,10 @@ MODES = ("values", "updates", "events", "debug", "live", "result")
 
 
 class RunResult(msgspec.Struct, Generic[StateT], frozen=True):
-    """How a run ended. Only `completed` is success; otherwise `error` holds the reason."""
+    """How a run ended.
+
+    Only `completed` is success; otherwise `error` holds the reason.
+    """
 
     state: StateT
     status: RunStatus
@@ -107,7 +110,10 @@ class CompiledGraph(Generic[StateT]):
 
     @property
     def node_ids(self) -> tuple[str, ...]:
-        """Return all node ids in reading order; those of a subgraph as `outer/inner`."""
+        """Return all node ids in reading order.
+
+        Those of a subgraph as `outer/inner`.
+        """
         from atomic.graph.drawing.text import walk_ids
 
         return tuple(walk_ids(self))
@@ -133,7 +139,8 @@ class CompiledGraph(Generic[StateT]):
 
         return to_svg(self)
 
-    # running -----------------------------------------------------------------------------------------------
+    # running
+    # -----------------------------------------------------------------------------------------------
 
     async def run(
         self,
@@ -144,7 +151,9 @@ class CompiledGraph(Generic[StateT]):
         execution_id: str | None = None,
         model: str | None = None,
     ) -> RunResult[StateT]:
-        """Run the graph to its end. Failures of nodes are in the result and are not raised.
+        """Run the graph to its end.
+
+        Failures of nodes are in the result and are not raised.
 
         Raises:
             StateError: The input does not fit the state. Nothing has run.
@@ -186,7 +195,10 @@ class CompiledGraph(Generic[StateT]):
         execution_id: str | None = None,
         model: str | None = None,
     ) -> AsyncIterator[Any]:
-        """Run the graph and yield each step as it finishes. Closing the stream cancels the run."""
+        """Run the graph and yield each step as it finishes.
+
+        Closing the stream cancels the run.
+        """
         read = _read_modes(modes)
         return _stream(self._begin(input, deps, journal, execution_id, model), read)
 
@@ -259,7 +271,8 @@ class CompiledGraph(Generic[StateT]):
         except StateError as error:
             raise _from_other_code(error) from error
 
-    # beginnings --------------------------------------------------------------------------------------------
+    # beginnings
+    # --------------------------------------------------------------------------------------------
 
     def _begin(
         self, input: Input | None, deps: Any, journal: JournalLike | None, execution_id: str | None, model: str | None
@@ -314,7 +327,10 @@ class CompiledGraph(Generic[StateT]):
         return current_names(self.program)
 
     def _read_history(self, recorded: History) -> RunHistory:
-        """Index a run's history if it belongs to this graph. Raise JournalError, StateError."""
+        """Index a run's history if it belongs to this graph.
+
+        Raise JournalError, StateError.
+        """
         history = RunHistory(recorded, self._current_names)
         check_name(history, self.options.name, self.program.renamed)
         if history.state_version == self.options.state_version:
@@ -350,7 +366,10 @@ def _from_other_code(error: StateError) -> StateError:
 
 
 def _read_answers(history: RunHistory, answers: Answers) -> list[Row]:
-    """Accept answers to open questions and return the rows to write. Raise QuestionError."""
+    """Accept answers to open questions and return the rows to write.
+
+    Raise QuestionError.
+    """
     rows: list[Row] = []
     current = {history.current_id(name): _checked_answer(name, answer) for name, answer in answers.items()}
     for name, given in history.new_answers(current).items():
@@ -389,7 +408,10 @@ class _ActiveRun(Generic[StateT]):
         return cast("RunResult[StateT]", self.result)
 
     async def steps(self) -> AsyncGenerator[Step[StateT], None]:
-        """Yield the finished steps if the run is streamed. `result` is set at the end."""
+        """Yield the finished steps if the run is streamed.
+
+        `result` is set at the end.
+        """
         error: NodeError | None = None
         if self._finished:
             self._close(RunStatus.COMPLETED, None, write=False)
@@ -464,7 +486,8 @@ def _reason_of(suspended: Sequence[Suspend], status: RunStatus) -> Exception | N
     return StoppedError(tuple(reasons.values())) if reasons else None
 
 
-# streams -----------------------------------------------------------------------------------------------------
+# streams
+# -----------------------------------------------------------------------------------------------------
 
 
 def _read_modes(modes: Sequence[str] | str | None) -> Sequence[str] | None:
@@ -526,7 +549,10 @@ def _warnings_of(run: Run, told: int, modes: Sequence[str]) -> list[StreamEvent]
 
 
 async def _with_live(running: _ActiveRun[Any]) -> AsyncGenerator[Step[Any] | StreamEvent, None]:
-    """Yield steps and, between them, live events. Needs a second task next to the reader."""
+    """Yield steps and, between them, live events.
+
+    Needs a second task next to the reader.
+    """
     queue: asyncio.Queue[Step[Any] | StreamEvent | None] = asyncio.Queue()
     running.run.live = lambda node_id, event: queue.put_nowait(StreamEvent("live", node_id, event))
 

@@ -158,7 +158,9 @@ class StepContext:
         return answer
 
     def hold(self, pause: Suspend) -> None:
-        """Remember a pause, so that the step pauses even if the node swallows the exception."""
+        """Remember a pause, so that the step pauses even if the node swallows the
+        exception.
+        """
         self.held = (*(self.held or ()), pause)
 
     async def settle(self) -> None:
@@ -204,7 +206,9 @@ class StepContext:
         return None
 
     def answers_for_agent(self) -> Mapping[str, Answer]:
-        """Return answers to agents in earlier attempts of this step, by the question's text."""
+        """Return answers to agents in earlier attempts of this step, by the question's
+        text.
+        """
         history = self._token.run.history
         return {} if history is None else history.agent_answers(self.step_id)
 
@@ -256,7 +260,9 @@ class StepContext:
 
     @contextmanager
     def resting(self) -> Generator[None]:
-        """Exclude the time inside, spent waiting for a person or a limit, from the timeout."""
+        """Exclude the time inside, spent waiting for a person or a limit, from the
+        timeout.
+        """
         limit = self.limit
         loop = asyncio.get_running_loop()
         when = None if limit is None else limit.when()

@@ -76,7 +76,8 @@ def _difference(recorded: str, spec: StateSpec[Any], field: str) -> str:
 
 
 def check_order(history: RunHistory, scope: Scope, program: Program, replay: Replay | None = None) -> None:
-    """Raise JournalError if finished nodes would run again, here or in an open scope below.
+    """Raise JournalError if finished nodes would run again, here or in an open scope
+    below.
 
     Also raises StateError for changed reducers of open subgraphs.
     """
@@ -206,7 +207,8 @@ def _check_open(history: RunHistory, scope: Scope, program: Program, op: ForkOp,
 def migrated_row(
     history: RunHistory, scope: Scope, program: Program, migrate_state: MigrateState | None, version: int
 ) -> Row:
-    """Fold the old data with the recorded reducers and migrate it with the author's function.
+    """Fold the old data with the recorded reducers and migrate it with the author's
+    function.
 
     Raise StateError if that is not possible.
     """
@@ -267,7 +269,10 @@ def _fold_plain(history: RunHistory, entries: Sequence[Entry], program: Program)
 
 
 def _own_reducer(recorded: str, spec: StateSpec[Any], name: str) -> ReducerFunction:
-    """Return an author's reducer that has not changed since the run. Raise StateError."""
+    """Return an author's reducer that has not changed since the run.
+
+    Raise StateError.
+    """
     field = spec.fields.get(name)
     if field is not None and is_same(recorded, identity_of(field.reducer)):
         return field.reducer

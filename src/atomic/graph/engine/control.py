@@ -119,7 +119,10 @@ class Retry:
 
 
 def _error_filter(given: Any) -> Callable[[Exception], bool] | None:
-    """Return `retry_on` as a function. Keep an invalid value for `problem` to report."""
+    """Return `retry_on` as a function.
+
+    Keep an invalid value for `problem` to report.
+    """
     kinds = cast("tuple[Any, ...]", given if isinstance(given, tuple) else (given,))
     if kinds and all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
         return lambda error: isinstance(error, kinds)
@@ -173,7 +176,9 @@ class Goto(msgspec.Struct, frozen=True):
 
 
 class Suspend(BaseException):
-    """Ends a step without finishing it. The run is then `paused` or `blocked` and can resume there.
+    """Ends a step without finishing it.
+
+    The run is then `paused` or `blocked` and can resume there.
 
     A BaseException, so that a node's own `except Exception` cannot swallow a pause.
     """
@@ -208,7 +213,10 @@ class Postpone(Suspend):
 
 
 def status_of(suspended: Sequence[Suspend]) -> RunStatus:
-    """Return the status of a step or run with these pauses; completed if there are none."""
+    """Return the status of a step or run with these pauses.
+
+    Completed if there are none.
+    """
     if not suspended:
         return RunStatus.COMPLETED
     is_paused = any(suspend.status is RunStatus.PAUSED for suspend in suspended)

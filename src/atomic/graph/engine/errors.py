@@ -31,7 +31,9 @@ class GraphError(AtomicError):
 
 
 class StateError(AtomicError):
-    """A value does not fit the state: an unknown field, a wrong type, data that cannot be recorded."""
+    """A value does not fit the state: an unknown field, a wrong type, data that cannot
+    be recorded.
+    """
 
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
@@ -74,7 +76,10 @@ class StoppedError(AtomicError):
 
 
 class QuestionError(AtomicError):
-    """An answer belongs to no open question. `answered` lists questions with another answer."""
+    """An answer belongs to no open question.
+
+    `answered` lists questions with another answer.
+    """
 
     def __init__(
         self, unknown: Iterable[str], open_ids: Iterable[str], answered: Mapping[str, str | Sequence[str]] | None = None
@@ -126,7 +131,10 @@ class RunOwnedError(AtomicError):
 
 
 class JournalError(AtomicError):
-    """A journal cannot be read or written. `kept_as` is where the damaged file was saved."""
+    """A journal cannot be read or written.
+
+    `kept_as` is where the damaged file was saved.
+    """
 
     def __init__(self, message: str, *, kept_as: str | None = None) -> None:
         self.kept_as = kept_as

@@ -28,7 +28,10 @@ from atomic.graph.engine.token import Resumed, Token
 
 
 class Fork(TaskGroup):
-    """The scopes of one composite. Workers take them in order, at most `limit` at once."""
+    """The scopes of one composite.
+
+    Workers take them in order, at most `limit` at once.
+    """
 
     decides_early = True  # whether the success of one branch can end the others
     sign = ":"  # "@" in the paths of items, whose steps are not counted
@@ -129,7 +132,8 @@ class Fork(TaskGroup):
         token.resumed = Resumed.WRITTEN if self._recorded else None
         return token
 
-    # running -----------------------------------------------------------------------------------------------
+    # running
+    # -----------------------------------------------------------------------------------------------
 
     @abstractmethod
     def names(self) -> Iterator[str]:
@@ -231,7 +235,8 @@ class Fork(TaskGroup):
     def entries(self, *, kept: bool = False) -> list[Entry]:
         return [entry for child in self.children.values() for entry in child.entries(kept=kept)]
 
-    # joining -----------------------------------------------------------------------------------------------
+    # joining
+    # -----------------------------------------------------------------------------------------------
 
     async def join(self) -> Step[Any] | None:
         token = self.token
@@ -256,7 +261,10 @@ class Fork(TaskGroup):
 
     @abstractmethod
     def merge(self) -> None:
-        """Merge the branches' updates into the token that opened them. Raise NodeError."""
+        """Merge the branches' updates into the token that opened them.
+
+        Raise NodeError.
+        """
 
     def merge_entries(self, entries: Sequence[Entry]) -> None:
         """Merge entries into the token. Raise NodeError if a reducer fails."""
@@ -277,7 +285,10 @@ class Fork(TaskGroup):
         self.run.writer.later(encode_row(RowKind.JOINED, body))
 
     async def _failed(self, error: NodeError) -> None:
-        """Let `on_error` of the composite decide; raise the error if it does not handle it."""
+        """Let `on_error` of the composite decide.
+
+        Raise the error if it does not handle it.
+        """
         on_error = self.op.node.on_error
         if on_error is None:
             raise error

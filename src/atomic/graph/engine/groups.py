@@ -56,7 +56,10 @@ class Group(TaskGroup):
         return self.program.meets | several
 
     def _branches(self, parent: Token, targets: Sequence[int], source: Op) -> list[Token]:
-        """Return one branch for each target. Raise NodeError if a cycle is over its limit."""
+        """Return one branch for each target.
+
+        Raise NodeError if a cycle is over its limit.
+        """
         branches = [self._branch(parent, order) for order in range(len(targets))]
         for token, pc in zip(branches, targets, strict=True):
             token.take_way(source, pc)
@@ -127,10 +130,13 @@ class Group(TaskGroup):
             else:
                 self.waiting.append(token)
 
-    # what tokens ask ---------------------------------------------------------------------------------------
+    # what tokens ask
+    # ---------------------------------------------------------------------------------------
 
     def holds(self, token: Token) -> bool:
-        """Return whether a token must wait because another may still arrive at its next node."""
+        """Return whether a token must wait because another may still arrive at its next
+        node.
+        """
         return token.pc in self.meets and token.cleared != token.pc
 
     def is_elsewhere(self, token: Token, pc: int) -> bool:
@@ -146,7 +152,8 @@ class Group(TaskGroup):
             self._start(branch)
         token.pc = -1
 
-    # meeting -----------------------------------------------------------------------------------------------
+    # meeting
+    # -----------------------------------------------------------------------------------------------
 
     def _settled(self) -> None:
         """Start the tokens for which no other token can arrive."""
@@ -164,7 +171,8 @@ class Group(TaskGroup):
             self._start(merged)
 
     def _next_meeting(self) -> list[Token]:
-        """Return tokens at one node, in one round of its cycles, that wait for no other.
+        """Return tokens at one node, in one round of its cycles, that wait for no
+        other.
 
         A token that came forward waits for tokens of the same round that are still on
         their way. A token that came over a back edge waits for all of the previous
@@ -243,7 +251,8 @@ class Group(TaskGroup):
             raise conflict_error(node_id or self.parent.scope.public_id("end"), conflict)
         return united_entries(trails)
 
-    # the end -----------------------------------------------------------------------------------------------
+    # the end
+    # -----------------------------------------------------------------------------------------------
 
     def suspended(self) -> list[Suspend]:
         return [] if self.error else [suspend for token in self.stopped for suspend in token.suspended]
@@ -252,7 +261,10 @@ class Group(TaskGroup):
         self.parent.run.close_suspended(self.stopped)
 
     async def join(self) -> Step[Any] | None:
-        """Merge the branches into the parent. All are at one node, or all are at the end."""
+        """Merge the branches into the parent.
+
+        All are at one node, or all are at the end.
+        """
         if self.error is not None:
             raise self.error
         parent = self.parent

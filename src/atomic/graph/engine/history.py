@@ -82,7 +82,8 @@ class RecordedAnswer(NamedTuple):
 
     def is_text_of(self, question: Question) -> bool:
         """Whether that question has the text that was answered."""
-        # A text with a secret in it is kept redacted. In a resume its state is redacted too, and so is the new text.
+        # A text with a secret in it is kept redacted. In a resume its state is redacted
+        # too, and so is the new text.
         return self.text_hash == hash_text(question.text) or self.question.text == question.text
 
 
@@ -246,7 +247,8 @@ class RunHistory:
     def _attempt(self, step_id: str, attempt: int) -> None:
         self.attempts[step_id] = max(self.attempts.get(step_id, 0), attempt)
 
-    # names -------------------------------------------------------------------------------------------------
+    # names
+    # -------------------------------------------------------------------------------------------------
 
     def current_id(self, recorded_id: str) -> str:
         """Return the current public id of a recorded node."""
@@ -284,7 +286,8 @@ class RunHistory:
         of_node = recorded == node_id or recorded.startswith(f"{node_id}-")
         return f"{self.current_id(node_id)}{recorded[len(node_id) :]}" if of_node else recorded
 
-    # answers -----------------------------------------------------------------------------------------------
+    # answers
+    # -----------------------------------------------------------------------------------------------
 
     def answered(self, body: AnsweredBody) -> None:
         open_one = self.asked.get(body.question_id)
@@ -342,7 +345,8 @@ class RunHistory:
         """Drop the answers of a step that is over or starts again."""
         self._given.pop(step_id, None)
 
-    # parts -------------------------------------------------------------------------------------------------
+    # parts
+    # -------------------------------------------------------------------------------------------------
 
     def parts_of(self, step_id: str) -> Mapping[str, bytes]:
         """Return the data that an interrupted step remembered, still encoded."""
@@ -352,7 +356,8 @@ class RunHistory:
         """Drop the data that a step remembered, because it is over or failed."""
         self._parts.pop(step_id, None)
 
-    # scopes ------------------------------------------------------------------------------------------------
+    # scopes
+    # ------------------------------------------------------------------------------------------------
 
     def knows(self, path: str) -> bool:
         return path in self._scopes or path in self._errors
@@ -382,7 +387,9 @@ class RunHistory:
         return self.start.values if self.snapshot is None else self.snapshot.values
 
     def branches_of(self, prefix: str) -> list[str]:
-        """Return the branches of a fork that have rows, in the order in which they began."""
+        """Return the branches of a fork that have rows, in the order in which they
+        began.
+        """
         found = (path[len(prefix) :] for path in (*self._scopes, *self._errors) if path.startswith(prefix))
         return [unquote(name) for name in dict.fromkeys(name.partition("|")[0] for name in found)]
 

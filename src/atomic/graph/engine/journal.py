@@ -47,7 +47,10 @@ class RowKind(IntEnum):
 
 
 class Row(NamedTuple):
-    """One row as the journal stores it. `step` is the number of the finished step, in STEP rows only."""
+    """One row as the journal stores it.
+
+    `step` is the number of the finished step, in STEP rows only.
+    """
 
     kind: int
     step: int | None
@@ -55,7 +58,10 @@ class Row(NamedTuple):
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True):
-    """The body of a row. Positional, to save bytes. New fields go to the end, with a default."""
+    """The body of a row. Positional, to save bytes.
+
+    New fields go to the end, with a default.
+    """
 
 
 class ErrorBody(_Body, frozen=True):
@@ -209,7 +215,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in a list of runs. Times are Unix times. A run that has not ended is "running"."""
+    """A run in a list of runs. Times are Unix times.
+
+    A run that has not ended is "running".
+    """
 
     execution_id: str
     graph: str
@@ -226,7 +235,9 @@ Runs = list[RunInfo]
 
 
 class History(NamedTuple):
-    """Data for a resume: the first row, the newest usable snapshot and the rows after it."""
+    """Data for a resume: the first row, the newest usable snapshot and the rows after
+    it.
+    """
 
     start: StartBody
     snapshot: bytes | None
@@ -234,7 +245,10 @@ class History(NamedTuple):
 
 
 class RunLog(Protocol):
-    """Appends rows to a run. Only its owner has one, and only one process can be the owner."""
+    """Appends rows to a run.
+
+    Only its owner has one, and only one process can be the owner.
+    """
 
     def append(self, rows: Sequence[Row], *, sync: bool = True) -> None:
         """Write rows as one transaction and sync them to disk.
@@ -278,7 +292,9 @@ class Journal(Protocol):
     def records(self, execution_id: str) -> Records: ...
 
     def fork(self, execution_id: str, *, at: int | None = None) -> str:
-        """Copy a run up to finished step number `at` under a new id, and return that id."""
+        """Copy a run up to finished step number `at` under a new id, and return that
+        id.
+        """
         ...
 
     def delete(self, execution_id: str) -> None: ...
@@ -337,7 +353,10 @@ def step_id_of(execution_id: str, node_id: str, n: int) -> str:
 
 
 def hash_text(text: str) -> int:
-    """Return a checksum of a text, never 0. It distinguishes the questions of a step."""
+    """Return a checksum of a text, never 0.
+
+    It distinguishes the questions of a step.
+    """
     return zlib.crc32(text.encode("utf-8", "surrogatepass")) or 1
 
 

@@ -41,7 +41,10 @@ class JournalWriter:
         self._flush(sync=True)
 
     async def write(self, row: Row, *, sync: bool = True) -> None:
-        """Write a row together with others of the same moment. Return when it is on disk."""
+        """Write a row together with others of the same moment.
+
+        Return when it is on disk.
+        """
         self._queue.append(row)
         await self.settle(sync=sync)
 

@@ -129,7 +129,9 @@ class NodeContext(Protocol[ReadStateT, ReadDepsT]):
         ...
 
     async def ask(self, question: Question | str) -> Any:
-        """Ask the user. The answer is a string, or a list of strings for a multi-select."""
+        """Ask the user. The answer is a string, or a list of strings for a
+        multi-select.
+        """
         ...
 
     def is_answered(self, question_id: str) -> bool:
@@ -157,7 +159,9 @@ Merge = Callable[[Mapping[str, StateT], StateT], Mapping[str, Any] | None]
 
 
 class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
-    """A node of a graph. Use the factories (`tool_node`, `subagent_node` …) to make one.
+    """A node of a graph.
+
+    Use the factories (`tool_node`, `subagent_node` …) to make one.
 
     An empty `id` gets a number when the graph is compiled: `wait-1`, `parallel-2`.
     """
@@ -205,13 +209,19 @@ class Block(msgspec.Struct, frozen=True, eq=False):
 
 
 class IfBody(msgspec.Struct, frozen=True, eq=False):
-    """Branches, of which the first whose condition holds runs. A condition of None always holds."""
+    """Branches, of which the first whose condition holds runs.
+
+    A condition of None always holds.
+    """
 
     branches: tuple[tuple[Condition[Any] | None, Block], ...]
 
 
 class LoopBody(msgspec.Struct, frozen=True, eq=False):
-    """A loop. `max_iterations` 0 means no limit. The first iteration starts at `enter_at`."""
+    """A loop. `max_iterations` 0 means no limit.
+
+    The first iteration starts at `enter_at`.
+    """
 
     block: Block
     until: Condition[Any] | None
@@ -233,7 +243,9 @@ class MapBody(msgspec.Struct, frozen=True, eq=False):
 
 
 class SubgraphBody(msgspec.Struct, frozen=True, eq=False):
-    """A subgraph: a compiled graph, or the name of a workflow that `ctx.deps` resolves at run time."""
+    """A subgraph: a compiled graph, or the name of a workflow that `ctx.deps` resolves
+    at run time.
+    """
 
     graph: CompiledGraph[Any] | str
     input_mapper: Callable[[Any], Mapping[str, Any]] | None

@@ -124,21 +124,30 @@ def not_plain_functions(**functions: Any) -> tuple[str, ...]:
 
 
 def mapped(node_id: str, result: Any, state: StateT, mapper: OutputMapper[StateT] | None) -> NodeResult:
-    """Return a result as an update: of the mapper, or under `outputs[node_id]`. Raise AtomicError."""
+    """Return a result as an update: of the mapper, or under `outputs[node_id]`.
+
+    Raise AtomicError.
+    """
     if mapper is None:
         return NodeResult({"outputs": {node_id: result}})
     return NodeResult(mapping_of(mapper(result, state), "output_mapper"))
 
 
 def mapping_of(update: Any, what: str) -> Mapping[str, Any] | None:
-    """Return what an author's function returned, if it can be an update. Raise AtomicError."""
+    """Return what an author's function returned, if it can be an update.
+
+    Raise AtomicError.
+    """
     if update is None or isinstance(update, Mapping):
         return cast("Mapping[str, Any] | None", update)
     raise AtomicError(f"{what} returned {update!r:.60}; return a mapping of fields to values, or None")
 
 
 def checked(value: Any, schema: Any, what: str) -> Any:
-    """The value as the schema's type. Raises AtomicError with the path of what does not fit."""
+    """The value as the schema's type.
+
+    Raises AtomicError with the path of what does not fit.
+    """
     if schema is None:
         return value
     try:
@@ -248,7 +257,10 @@ def wait_node(
     name: str = "",
     description: str = "",
 ) -> Node[StateT, Any]:
-    """Make a node that pauses until the user approves; `auto_approve` skips the pause."""
+    """Make a node that pauses until the user approves.
+
+    `auto_approve` skips the pause.
+    """
 
     async def wait(ctx: NodeContext[StateT, Any]) -> NodeResult | None:
         if auto_approve(ctx.state) if callable(auto_approve) else auto_approve:
@@ -281,7 +293,9 @@ def block_of(sequel: Sequel[StateT]) -> Block:
 
 
 def _not_a_node(part: Any) -> Node[Any, Any]:
-    """Return a placeholder, so that compiling reports the value with all other problems."""
+    """Return a placeholder, so that compiling reports the value with all other
+    problems.
+    """
     what = f"{part!r:.60} is neither a node nor a builder"
     return Node(id="", kind=NodeKind.PLAIN, problems=(what,))
 
@@ -332,7 +346,10 @@ def map_node(
     on_error: OnError[StateT] | None = None,
     model: str | None = None,
 ) -> Node[StateT, Any]:
-    """Make a node that runs nodes for each item; `outputs[id]` lists their outputs in item order."""
+    """Make a node that runs nodes for each item.
+
+    `outputs[id]` lists their outputs in item order.
+    """
     return Node(
         id=id, kind=NodeKind.MAP, body=MapBody(over, block_of(node), max_concurrency), name=name,
         description=description, timeout=timeout, on_error=on_error, model=model,

@@ -50,7 +50,9 @@ class ParallelFork(Fork):
         super().begin()
 
     def _restore_lost(self) -> None:
-        """Keep branches failed that failed before the run stopped, while another may succeed."""
+        """Keep branches failed that failed before the run stopped, while another may
+        succeed.
+        """
         if self.run.history is None:
             return
         lost = self.run.history.lost_branches(self.scope.path, self.key)

@@ -22,7 +22,10 @@ END_PC = -1
 
 
 class Op(msgspec.Struct, eq=False):
-    """One operation. `next` is the operation after it, `loops` are the counters around it."""
+    """One operation.
+
+    `next` is the operation after it, `loops` are the counters around it.
+    """
 
     kind = STEP
     id: str
@@ -123,7 +126,9 @@ class Program:
         self.graph_ids: frozenset[str] = frozenset()
 
     def copied(self) -> Program:
-        """Return a copy, including the scopes inside, for other `renamed` and `removed`."""
+        """Return a copy, including the scopes inside, for other `renamed` and
+        `removed`.
+        """
         made = copy(self)
         made.ops = [op.copied() if isinstance(op, ForkOp) else op for op in self.ops]
         return made

@@ -99,7 +99,10 @@ def find_reducer(name: str) -> Reducer | None:
 
 
 def name_of(reducer: ReducerFunction) -> str:
-    """Return the name of a reducer for messages; an author's own is `custom:<its name>`."""
+    """Return the name of a reducer for messages.
+
+    An author's own is `custom:<its name>`.
+    """
     return reducer.name if isinstance(reducer, Reducer) else f"custom:{getattr(reducer, '__name__', 'reducer')}"
 
 

@@ -1,4 +1,6 @@
-"""Rebuild the visits of one scope as lines: the updates, and the positions of its tokens."""
+"""Rebuild the visits of one scope as lines: the updates, and the positions of its
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -145,7 +147,9 @@ class Replay:
             raise JournalError(f"'{node_id}' has begun and is not finished, so it cannot be in removed; put it back")
 
     def _one_line(self) -> bool:
-        """Return whether there is one tip with nothing open, so that visits need no sorting."""
+        """Return whether there is one tip with nothing open, so that visits need no
+        sorting.
+        """
         tip = next(iter(self.tips.values()))
         return len(self.tips) == 1 and tip.opened is None and tip.remaining is None
 
@@ -235,11 +239,14 @@ class Replay:
         return values
 
     def _tip_of(self, visit: AnsweredBody) -> Tip:
-        """Return the line whose last step asked, which may be recorded under an older name."""
+        """Return the line whose last step asked, which may be recorded under an older
+        name.
+        """
         key = visit.step_id.rpartition(":")[2]
         return next(tip for tip in self.tips.values() if key in (tip.key, self.history.current_step(tip.key)))
 
-    # removed nodes -----------------------------------------------------------------------------------------
+    # removed nodes
+    # -----------------------------------------------------------------------------------------
 
     def _pass_removed(self, visit: Visit) -> bool:
         """Accept a visit of a removed node: the visit before it takes its place."""
@@ -346,7 +353,10 @@ class Replay:
         )
 
     def _grow(self, tip: Tip, after: tuple[str, ...] | None, ways: tuple[int, ...] | None) -> None:
-        """Add a visit after others. If it is the only line left, everything before it is trunk."""
+        """Add a visit after others.
+
+        If it is the only line left, everything before it is trunk.
+        """
         before = after or (self._last,)
         keys = dict(zip(map(self._standing, before), ways or (UNSAID,) * len(before), strict=False))
         if self._removed and len(keys) > 1:

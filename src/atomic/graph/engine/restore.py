@@ -30,7 +30,10 @@ def restore_token(
     trail: list[Entry] | None,
     errors: Sequence[NodeError] = (),
 ) -> Token:
-    """Return the token of a scope where its rows end. Raise JournalError for a missing node."""
+    """Return the token of a scope where its rows end.
+
+    Raise JournalError for a missing node.
+    """
     token = Token(run, scope, program, values, pc=program.entry, trail=trail)
     token.errors = (*errors, *history.errors_of(scope.path))
     token.updated = history.updated
@@ -96,7 +99,9 @@ def _restore_group(token: Token, tips: Sequence[Tip]) -> None:
 
 
 def _ways_of(token: Token, tip: Tip) -> list[tuple[tuple[int, ...], int | None]]:
-    """Return the branches of a tip: one after its node, or one for each remaining target."""
+    """Return the branches of a tip: one after its node, or one for each remaining
+    target.
+    """
     if tip.remaining is not None:
         return [((*tip.order, order), pc) for order, pc in tip.remaining]
     if tip.goto is not None and len(tip.goto) > 1:

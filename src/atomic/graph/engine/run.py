@@ -98,7 +98,9 @@ class Run:
         self._cancelled_before = 0
 
     def begin_in_task(self) -> None:
-        """Remember the task that runs the root token, and how often it was cancelled before."""
+        """Remember the task that runs the root token, and how often it was cancelled
+        before.
+        """
         self._task = asyncio.current_task()
         self._cancelled_before = 0 if self._task is None else self._task.cancelling()
 
@@ -173,7 +175,10 @@ class Run:
         return answer
 
     def _open_question(self, asked: OpenQuestion, *, by_agent: bool) -> None:
-        """Register an open question. Two agents of one step may ask the same question."""
+        """Register an open question.
+
+        Two agents of one step may ask the same question.
+        """
         other = self.waiting.get(asked.question.id)
         is_stale = other is not None and other.token is asked.token and other.step_id != asked.step_id
         if other is not None and not is_stale and not by_agent:

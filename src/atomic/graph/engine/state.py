@@ -47,7 +47,8 @@ def _annotations_in(namespace: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class StateMeta(StructMeta):
-    """Makes every subclass of `State` frozen and keyword-only, which msgspec does not inherit.
+    """Makes every subclass of `State` frozen and keyword-only, which msgspec does not
+    inherit.
 
     Mutable defaults are copied for each state. msgspec does that only for empty lists
     and dicts.
@@ -107,7 +108,10 @@ def _plain(value: Any) -> Any:
 
 
 def encode_value(value: Any, path: str) -> bytes:
-    """Encode a value like the journal. Raise StateError with the path of the wrong part."""
+    """Encode a value like the journal.
+
+    Raise StateError with the path of the wrong part.
+    """
     try:
         return _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -195,7 +199,10 @@ class FieldSpec:
         self._decode = msgspec.msgpack.Decoder(annotation | None if takes_none else annotation).decode
 
     def convert(self, value: Any) -> Any:
-        """Return the value as a resume would read it. Raise StateError with the wrong path."""
+        """Return the value as a resume would read it.
+
+        Raise StateError with the wrong path.
+        """
         return self.decode(encode_value(value, self.path))
 
     def _reduce_checked(self, current: Any, update: Any) -> Any:
@@ -365,7 +372,10 @@ class StateSpec(Generic[StateT]):
         return [name for name, field in self.fields.items() if not isinstance(field.reducer, reducers.Reducer)]
 
     def decode_update(self, data: bytes | msgspec.Raw) -> Values:
-        """Return a recorded update. Raise StateError if it does not fit the State class."""
+        """Return a recorded update.
+
+        Raise StateError if it does not fit the State class.
+        """
         result: Values = {}
         for name, raw in _decode_raw(data).items():
             result[name] = self._field(name).decode(raw)

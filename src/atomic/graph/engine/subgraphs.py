@@ -74,7 +74,8 @@ class SubgraphFork(Fork):
         return values
 
     def _changes(self, child: Token) -> tuple[Values, list[Values]]:
-        """Return what the subgraph did to shared fields: a joined update, and single updates.
+        """Return what the subgraph did to shared fields: a joined update, and single
+        updates.
 
         Updates of a built-in reducer can be joined before the parent applies them.
         Updates of an author's reducer cannot: each is applied separately.

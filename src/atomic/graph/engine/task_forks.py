@@ -21,7 +21,9 @@ AnswerT = TypeVar("AnswerT")
 
 
 class TasksFork(Fork):
-    """Items that start when they are ready. A worker without one waits for another to finish.
+    """Items that start when they are ready.
+
+    A worker without one waits for another to finish.
 
     An item that pauses for a limit stops the loop: no other item starts. A question
     does not.
@@ -167,7 +169,9 @@ class TasksFork(Fork):
         return [entry for name in names for entry in self.children[name].entries()]
 
     def _ask(self, question: Callable[[], AnswerT]) -> AnswerT | None:
-        """Call the dispatcher, which may fail: it uses files and the author's functions."""
+        """Call the dispatcher, which may fail: it uses files and the author's
+        functions.
+        """
         try:
             return question()
         except Exception as error:
@@ -189,7 +193,10 @@ class TasksFork(Fork):
         return await super().join()
 
     def _code(self) -> str:
-        """Return the code of the failures that stopped the loop; a decisive one wins."""
+        """Return the code of the failures that stopped the loop.
+
+        A decisive one wins.
+        """
         causes = [error.__cause__ for error in self.errors.values()]
         causes.sort(key=lambda cause: not getattr(cause, "decisive", False))
         codes = [getattr(cause, "code", "") for cause in causes]

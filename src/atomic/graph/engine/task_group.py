@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class TaskGroup(ABC):
-    """Runs tasks, passes on their finished steps, and ends all of them before it is over."""
+    """Runs tasks, passes on their finished steps, and ends all of them before it is
+    over.
+    """
 
     counts_each = False  # whether each member's end matters, not only the last one's
     is_concurrent = True  # whether several members write to the journal
@@ -44,7 +46,10 @@ class TaskGroup(ABC):
         self._tasks.append(self._make_task(work, name=name))  # a given name is faster than asyncio's own
 
     def __enter__(self) -> None:  # noqa: B027  # nothing to do
-        """Start a member's work. The group itself is the context manager, because it is faster."""
+        """Start a member's work.
+
+        The group itself is the context manager, because it is faster.
+        """
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
         """End a member's work. An error that no node can cause ends the group.
@@ -106,7 +111,10 @@ class TaskGroup(ABC):
         return self._steps.popleft() if self._steps else None
 
     async def cancel(self) -> None:
-        """Cancel all tasks and wait for them. Raise a cancellation of this call afterwards."""
+        """Cancel all tasks and wait for them.
+
+        Raise a cancellation of this call afterwards.
+        """
         self.ending = True
         pending = [task for task in self._tasks if not task.done()]
         if self._working:
@@ -127,7 +135,10 @@ class TaskGroup(ABC):
 
     @abstractmethod
     def suspended(self) -> list[Suspend]:
-        """Return what the members wait for; nothing if the result is decided without them."""
+        """Return what the members wait for.
+
+        Nothing if the result is decided without them.
+        """
 
     @abstractmethod
     def close_questions(self) -> None:

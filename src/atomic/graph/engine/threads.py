@@ -83,13 +83,19 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 
 
 def _discard(result: Any) -> None:
-    """Close a coroutine that is not needed. Otherwise Python warns that it was never awaited."""
+    """Close a coroutine that is not needed.
+
+    Otherwise Python warns that it was never awaited.
+    """
     if inspect.iscoroutine(result):
         result.close()
 
 
 async def call_in_thread(function: Callable[[], Any]) -> Any:
-    """Call a blocking function without blocking the loop. Cancelling abandons the result."""
+    """Call a blocking function without blocking the loop.
+
+    Cancelling abandons the result.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     try:

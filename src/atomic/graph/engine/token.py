@@ -58,7 +58,9 @@ _TURN = 127  # other tasks get a turn after this many steps
 
 
 class Resumed(Enum):
-    """How the journal shows that a step had begun: by its own row, or by the row before it."""
+    """How the journal shows that a step had begun: by its own row, or by the row before
+    it.
+    """
 
     WRITTEN = 1
     IMPLIED = 2
@@ -120,7 +122,8 @@ class Token:
         return (self.last,) if self.group is not None and self.after is None else self.after
 
     async def advance(self) -> Step[Any] | None:
-        """Run until a step is finished and reported, the scope ends or nothing more can be done.
+        """Run until a step is finished and reported, the scope ends or nothing more can
+        be done.
 
         If nothing listens, run to the end of the scope. Raise NodeError if a node
         failed.
@@ -235,7 +238,8 @@ class Token:
             raise self.failure
         return None
 
-    # one step ----------------------------------------------------------------------------------------------
+    # one step
+    # ----------------------------------------------------------------------------------------------
 
     async def _record(
         self, op: StepOp, node_id: str, n: int, attempt: int, outcome: Outcome,
@@ -292,7 +296,9 @@ class Token:
         )  # fmt: skip
 
     async def _begin(self, node_id: str, n: int) -> int:
-        """Return the number of this attempt and record it, because no other row implies it."""
+        """Return the number of this attempt and record it, because no other row implies
+        it.
+        """
         run = self.run
         step_id = run.step_id(node_id, n)
         before = run.history.attempts.get(step_id, 0) if run.history is not None else 0
@@ -313,7 +319,10 @@ class Token:
     async def _fail(
         self, op: StepOp, n: int, attempt: int, error: NodeError, began: float, seconds: float
     ) -> Step[Any] | None:
-        """Record that a node failed and go to the catch node. The state does not change."""
+        """Record that a node failed and go to the catch node.
+
+        The state does not change.
+        """
         run = self.run
         scope = self.scope
         node_id = scope.public_id(op.id)
@@ -337,7 +346,10 @@ class Token:
         return Step(node_id, step_id, state, None, RunStatus.FAILED, error, seconds, attempt, model)
 
     def _catch(self, error: NodeError) -> None:
-        """Go to the scope's catch node, once. Without one, or if it failed itself, the scope fails."""
+        """Go to the scope's catch node, once.
+
+        Without one, or if it failed itself, the scope fails.
+        """
         catcher = self.program.catcher
         if self.failure is None:
             self.failure = error
@@ -350,7 +362,9 @@ class Token:
             self.errors = (*self.errors, error)
 
     def _keep(self, entries: Sequence[Entry]) -> None:
-        """Merge the updates of open branches, so that the catch node can see and undo them."""
+        """Merge the updates of open branches, so that the catch node can see and undo
+        them.
+        """
         before = dict(self.values)
         try:
             self.take(entries)
@@ -376,17 +390,23 @@ class Token:
         return pauses, failure
 
     def is_cancelled(self) -> bool:
-        """Return whether the fork of this token, or the caller of the run, has cancelled it."""
+        """Return whether the fork of this token, or the caller of the run, has
+        cancelled it.
+        """
         return self.run.is_cancelled() if self.task_group is None else self.task_group.ending
 
     def _forget_cancellation(self) -> None:
-        """Undo a foreign cancellation of a branch's task: the branch failed and continues."""
+        """Undo a foreign cancellation of a branch's task: the branch failed and
+        continues.
+        """
         task = asyncio.current_task()
         while self.task_group is not None and task is not None and task.cancelling():
             task.uncancel()
 
     def cancellation_error(self, error: asyncio.CancelledError) -> NodeError:
-        """Return the failure of a branch that was cancelled from outside between two nodes."""
+        """Return the failure of a branch that was cancelled from outside between two
+        nodes.
+        """
         self._forget_cancellation()
         at = self.program.ops[self.pc] if self.pc >= 0 else None
         failure = NodeError(
@@ -398,7 +418,10 @@ class Token:
         return failure
 
     def _suspend(self, op: StepOp, n: int, attempt: int, pauses: Sequence[Suspend], seconds: float) -> Step[Any] | None:
-        """Stop before a step that waits for an answer or a limit. The step stays unfinished."""
+        """Stop before a step that waits for an answer or a limit.
+
+        The step stays unfinished.
+        """
         run = self.run
         node_id = self.scope.public_id(op.id)
         run.counts[node_id] -= 1
@@ -435,10 +458,14 @@ class Token:
         update: Values = {"outputs": {key: answer}}
         self.take([Entry(key, key, update)])
 
-    # ways --------------------------------------------------------------------------------------------------
+    # ways
+    # --------------------------------------------------------------------------------------------------
 
     def leave(self, op: Op, goto: tuple[str, ...] | None) -> None:
-        """Set the next position. A catch node ends the scope unless it returns a goto."""
+        """Set the next position.
+
+        A catch node ends the scope unless it returns a goto.
+        """
         program = self.program
         self.cleared = END_PC
         if goto is None:
@@ -454,7 +481,10 @@ class Token:
             self.take_way(op, targets[0])
 
     def take_way(self, source: Op, pc: int) -> None:
-        """Go from a node to an operation and count cycles. Raise NodeError above the limit."""
+        """Go from a node to an operation and count cycles.
+
+        Raise NodeError above the limit.
+        """
         self.pc = pc
         if pc >= 0:
             target = self.program.ops[pc]
@@ -470,7 +500,10 @@ class Token:
                 self.counters[slot] = 0
 
     def _count_cycle(self, source: str, target: str) -> None:
-        """Count how often a cycle of edges is entered again. Entering from outside resets it."""
+        """Count how often a cycle of edges is entered again.
+
+        Entering from outside resets it.
+        """
         program = self.program
         if not program.back_edges:
             return
@@ -553,7 +586,9 @@ class Token:
         self.open_branches = Group(self, targets, source)
 
     async def _fork(self, op: Op) -> Step[Any] | None:
-        """Open the scopes of a composite if they are not open yet, and walk and join them."""
+        """Open the scopes of a composite if they are not open yet, and walk and join
+        them.
+        """
         if self.open_branches is None:
             if self.group is not None and self.group.holds(self):
                 return None
@@ -573,7 +608,9 @@ class Token:
         return step
 
     def _open_fork(self, op: ForkOp) -> TaskGroup:
-        """Open the scopes of a composite: new ones, or those that the journal has as open."""
+        """Open the scopes of a composite: new ones, or those that the journal has as
+        open.
+        """
         # Imported here, because forks are made of tokens.
         from atomic.graph.engine.map_forks import MapFork
         from atomic.graph.engine.parallel_forks import ParallelFork
@@ -630,7 +667,8 @@ class Token:
         if self.open_branches is not None:
             await self.open_branches.cancel()
 
-    # snapshots ---------------------------------------------------------------------------------------------
+    # snapshots
+    # ---------------------------------------------------------------------------------------------
 
     def _snapshot(self, op: StepOp, outcome: Outcome, loops: tuple[int, ...]) -> None:
         """Store a snapshot if no branch is open and nothing waits."""

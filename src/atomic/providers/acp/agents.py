@@ -167,8 +167,8 @@ KNOWN: Mapping[str, Known] = {
     ),
 }
 
-# An agent that only the configuration names: all features of the protocol. Features that it
-# does not support are refused after it has reported its capabilities.
+# An agent that only the configuration names: all features of the protocol. Features
+# that it does not support are refused after it has reported its capabilities.
 UNKNOWN = Known(
     login="log in with the agent's own program",
     can=Capabilities(

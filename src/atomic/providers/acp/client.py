@@ -61,7 +61,10 @@ class Client:
         return {"outcome": "cancelled"}
 
     async def _elicitation(self, request: Elicitation) -> Json:
-        """Ask the user to fill in a form, field by field; decline requests to visit a page."""
+        """Ask the user to fill in a form, field by field.
+
+        Decline requests to visit a page.
+        """
         if self._ask is None or request.mode != "form":
             return _DECLINED
         form = read_form(request)

@@ -45,7 +45,10 @@ class Launch:
 
     @property
     def protocol_servers(self) -> Sequence[McpServer]:
-        """Return the servers that are sent over the protocol; the others come at the start."""
+        """Return the servers that are sent over the protocol.
+
+        The others come at the start.
+        """
         own = [] if self.agent.is_opencode else self.own_servers
         return [*own, *(server for server in self.options.mcp_servers if server not in self._file_servers)]
 

@@ -32,7 +32,9 @@ def find_project_code(agent: str, cwd: Path) -> list[str]:
 
 
 def _folders(cwd: Path) -> Iterator[Path]:
-    """Yield the folder and its parents up to the repository's root, except the home folder."""
+    """Yield the folder and its parents up to the repository's root, except the home
+    folder.
+    """
     home = Path.home().resolve()
     for folder in up_to_repository(cwd):
         if folder in (home, Path(folder.anchor)):

@@ -32,7 +32,10 @@ class Form:
         )
 
     def filled(self, answers: Sequence[Sequence[str]]) -> dict[str, Any] | None:
-        """Return the content; None if an answer is missing or does not fit its field."""
+        """Return the content.
+
+        None if an answer is missing or does not fit its field.
+        """
         contents: dict[str, Any] = {}
         for (name, field), labels in zip(self._fields.items(), answers, strict=True):
             if labels:

@@ -117,7 +117,8 @@ class AcpSession(LiveSession):
             await cancel_all(answer, given_up)
 
     async def _prepared(self, prompt: str) -> tuple[str, bool]:
-        """Return the prompt as the agent accepts it, and whether it adds the system prompt.
+        """Return the prompt as the agent accepts it, and whether it adds the system
+        prompt.
 
         The prompt comes first: its first line may describe it to a program.
         """
@@ -177,7 +178,10 @@ class AcpSession(LiveSession):
         return msgspec.structs.replace(self._meters.context, model=current_model(self._translator.options))
 
     async def compact(self, focus: str = "") -> None:
-        """Summarise the context. Raise UnsupportedError, or ProviderError if it fails."""
+        """Summarise the context.
+
+        Raise UnsupportedError, or ProviderError if it fails.
+        """
         if not self.capabilities.compact:
             await super().compact(focus)
         if focus and not self._quirks.compact_focus:
@@ -194,7 +198,10 @@ class AcpSession(LiveSession):
         await self._lifecycle.choose_model(id)
 
     def models(self) -> list[ModelInfo]:
-        """Return the available models; if the agent offers none, the one that the user set."""
+        """Return the available models.
+
+        If the agent offers none, the one that the user set.
+        """
         offered = models_of(self._translator.options)
         chosen = self._env.get(self._quirks.model_variable, "")
         if not offered and chosen:
@@ -235,7 +242,9 @@ def is_compaction(prompt: str) -> bool:
 
 
 def not_a_command(prompt: str) -> str:
-    """Return the text so that an agent does not read it as a command, for example a path."""
+    """Return the text so that an agent does not read it as a command, for example a
+    path.
+    """
     return f"{_HIDDEN}{prompt}"
 
 

@@ -189,7 +189,10 @@ class Subagents:
         return next(iter(self._active), None)
 
     def of(self, meta: Mapping[str, Any] | None) -> str | None:
-        """Return the sub-agent of an update; None for the main agent, or if not reported."""
+        """Return the sub-agent of an update.
+
+        None for the main agent, or if not reported.
+        """
         if call := text_at(meta, "claudeCode", "parentToolUseId"):
             return call
         name = text_at(meta, "github.com/copilot", "agentId")

@@ -38,7 +38,10 @@ class Meters:
         return Usage(cost=cost) if cost else None
 
     def turn(self, reported: Tokens | None) -> Usage | None:
-        """Return the usage of an ended turn without the interim cost; None if unknown."""
+        """Return the usage of an ended turn without the interim cost.
+
+        None if unknown.
+        """
         tokens = self._turn_tokens(reported)
         cost = self._turn_cost()
         if tokens is None and not cost:

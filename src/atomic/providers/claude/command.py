@@ -21,7 +21,9 @@ _INNER = frozenset({"items", "additionalProperties"})
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a conversation starts: new with `id`, resumed (`known`), or a copy (`fork_of`)."""
+    """Where a conversation starts: new with `id`, resumed (`known`), or a copy
+    (`fork_of`).
+    """
 
     id: str
     known: bool = False  # the program has stored it

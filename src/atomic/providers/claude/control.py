@@ -1,4 +1,6 @@
-"""The control protocol: requests between Atomic and Claude Code, outside the conversation."""
+"""The control protocol: requests between Atomic and Claude Code, outside the
+conversation.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ Json: TypeAlias = dict[str, Any]
 
 
 class ToolUse(msgspec.Struct, frozen=True, tag_field="subtype", tag="can_use_tool"):
-    """The program asks whether the agent may use a tool; `agent_id` is a sub-agent's task."""
+    """The program asks whether the agent may use a tool.
+
+    `agent_id` is a sub-agent's task.
+    """
 
     tool_name: str
     input: Json
@@ -104,7 +109,10 @@ class Control:
     # Requests of the program
 
     def receive(self, kind: str, line: bytes) -> None:
-        """Handle one control message. Raise msgspec.ValidationError for an unknown shape."""
+        """Handle one control message.
+
+        Raise msgspec.ValidationError for an unknown shape.
+        """
         match kind:
             case "control_response":
                 answer = msgspec.json.decode(line, type=_Answered).response

@@ -1,4 +1,6 @@
-"""The program's environment: the user's, without other secrets and an outer Claude Code's."""
+"""The program's environment: the user's, without other secrets and an outer Claude
+Code's.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from atomic.providers.environment import child_environment
 PROVIDER = "claude"
 
 _OWN = ("ANTHROPIC_", "CLAUDE_", "DISABLE_", "IS_SANDBOX")
-# Claude Code sets these for its children. Atomic may be one of them, and the agent must not
-# inherit them.
+# Claude Code sets these for its children. Atomic may be one of them, and the agent must
+# not inherit them.
 _OUTER = frozenset(
     {
         "AI_AGENT",

@@ -23,7 +23,10 @@ class _Login(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def health_of(program: Path, env: dict[str, str]) -> Health:
-    """Return the version and login of the program; a problem is reported, not raised."""
+    """Return the version and login of the program.
+
+    A problem is reported, not raised.
+    """
     env = {**env, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
     output = await _run(program, env, "--version")
     number = re.match(r"(\d+)\.(\d+)[\w.+-]*", output)
@@ -52,7 +55,8 @@ async def _is_logged_in(program: Path, env: dict[str, str]) -> bool:
 
 async def _run(program: Path, env: dict[str, str], *words: str) -> str:
     try:
-        # Not in a project: its untrusted settings could name a program that creates keys.
+        # Not in a project: its untrusted settings could name a program that creates
+        # keys.
         result = await execute(program, *words, cwd="/", env=env, timeout=_SECONDS)
     except ExecError as error:
         return str(error)

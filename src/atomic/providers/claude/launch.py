@@ -1,4 +1,6 @@
-"""How the program starts: command line, environment, MCP servers, first control request."""
+"""How the program starts: command line, environment, MCP servers, first control
+request.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ class Launch:
     def command_line(
         self, origin: Origin, folder: Path, *, model: str | None, schema: Mapping[str, Any] | None
     ) -> list[str]:
-        """Return the command line; long or secret values are written to files in `folder`."""
+        """Return the command line.
+
+        Long or secret values are written to files in `folder`.
+        """
         options = self.options
         return Command(
             program=str(self.program),
@@ -92,8 +97,8 @@ class Launch:
         denied = spelled(self.options.denied_tools, PROVIDER)
         if self.options.ask is None:
             denied.append(QUESTION)
-        # Settings in the user's own arguments replace ours. The server would run then, so deny
-        # its tools as well.
+        # Settings in the user's own arguments replace ours. The server would run then,
+        # so deny its tools as well.
         servers = [f"mcp__{clean_name(server)}" for server in self.options.disabled_mcp_servers]
         return [*denied, *_PLAN_MODE, *servers]
 
@@ -124,8 +129,8 @@ class Servers:
     """The MCP configuration for the program; `tools` answers calls of custom tools."""
 
     def __init__(self, options: SessionOptions) -> None:
-        # With a list of tools the program loads only these servers, so none has to replace the
-        # user's own.
+        # With a list of tools the program loads only these servers, so none has to
+        # replace the user's own.
         self._configs = {
             server.name: _config(server)
             for server in options.mcp_servers
@@ -143,7 +148,10 @@ class Servers:
             }
 
     def write(self, folder: Path) -> str | None:
-        """Write the configuration file; other users could read secrets in a command line."""
+        """Write the configuration file.
+
+        Other users could read secrets in a command line.
+        """
         if not self._configs:
             return None
         path = folder / "mcp.json"

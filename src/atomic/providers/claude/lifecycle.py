@@ -44,7 +44,8 @@ class Lifecycle:
         self._current: ClaudeProgram | None = None  # it runs or is starting
         self._stack = AsyncExitStack()  # ends the program
         self._changing = asyncio.Lock()  # one start or end at a time
-        # A new conversation was started. If the program was killed, it may not be on disk yet.
+        # A new conversation was started. If the program was killed, it may not be on
+        # disk yet.
         self._may_be_unwritten = False
         self._is_over = False
 
@@ -107,8 +108,8 @@ class Lifecycle:
             await self._end()
 
     async def _start(self, schema: Schema | None) -> None:
-        """Start it; if the conversation may not be on disk, try to resume it and to create
-        it.
+        """Start it; if the conversation may not be on disk, try to resume it and to
+        create it.
         """
         if self.id != self._origin.id:
             self._origin = Origin(self.id, known=True)

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from atomic.providers.claude.messages import ApiRetry, RateLimitInfo, Result
 from atomic.providers.limits import STATUSES, find_reset_time, if_future
 
-# How long the program may retry against a limit by itself; then the turn ends at the limit.
+# How long the program may retry against a limit by itself; then the turn ends at the
+# limit.
 PATIENCE = timedelta(seconds=45)
 
 _ERRORS = frozenset({"rate_limit", "overloaded", "usage_limit_reached"})

@@ -137,8 +137,8 @@ class MessageReader:
                     pass
 
     def _count(self, body: messages.Body, agent: str | None) -> None:
-        """Emit the usage once: a message comes once per block, each time with the usage of
-        all.
+        """Emit the usage once: a message comes once per block, each time with the usage
+        of all.
         """
         usage = usage_of(body.usage)
         if body.id not in self._counted and usage != Usage():

@@ -290,7 +290,10 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def without_lone_surrogates(line: bytes) -> bytes:
-    """Replace lone surrogates, from output cut within a character. Raise UnreadableError."""
+    """Replace lone surrogates, from output cut within a character.
+
+    Raise UnreadableError.
+    """
     if not _SURROGATE.search(line):
         return line
     try:
@@ -308,7 +311,10 @@ def kind_of(line: bytes) -> str:
 
 
 def read(kind: str, line: bytes) -> Message:
-    """Decode a message; an unknown kind or shape becomes Unknown. Raise UnreadableError."""
+    """Decode a message; an unknown kind or shape becomes Unknown.
+
+    Raise UnreadableError.
+    """
     known = _KNOWN.get(kind)
     if known is None:
         return Unknown(kind)

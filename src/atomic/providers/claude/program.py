@@ -56,7 +56,10 @@ class ClaudeProgram:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Start it, initialize it, and end it with the context. Raise ProgramFailedError."""
+        """Start it, initialize it, and end it with the context.
+
+        Raise ProgramFailedError.
+        """
         try:
             await self._transport.connect()
             self._initialized = await self._initialize()

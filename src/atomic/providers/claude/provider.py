@@ -49,7 +49,10 @@ class ClaudeProvider(LiveProvider):
             await undisturbed(session.close())
 
     async def models(self) -> Sequence[ModelInfo]:
-        """Return the models of the program; this needs neither a network nor a login."""
+        """Return the models of the program.
+
+        This needs neither a network nor a login.
+        """
         program = self._find_program()
         from atomic.providers.claude.launch import Launch
         from atomic.providers.claude.session import ClaudeSession

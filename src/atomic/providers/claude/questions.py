@@ -33,7 +33,10 @@ class _Questions(msgspec.Struct, frozen=True):
 
 
 def permission(ask: Ask | None, emit: Callable[[QuestionAsked, str | None], None]) -> MayUse:
-    """Allow every tool; ask the user a question first. `emit` receives it and its task."""
+    """Allow every tool; ask the user a question first.
+
+    `emit` receives it and its task.
+    """
 
     async def may_use(use: ToolUse) -> Json:
         if use.tool_name != QUESTION:

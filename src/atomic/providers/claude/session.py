@@ -1,4 +1,7 @@
-"""A conversation with Claude Code; it continues if the program ends and starts again."""
+"""A conversation with Claude Code.
+
+It continues if the program ends and starts again.
+"""
 
 from __future__ import annotations
 
@@ -54,13 +57,16 @@ class ClaudeSession(LiveSession):
     # Turns
 
     async def run_turn(self, prompt: str, turn: Turn, *, schema: Mapping[str, Any] | None) -> None:
-        """Start the program if needed, send the prompt and wait for the end of the turn."""
+        """Start the program if needed, send the prompt and wait for the end of the
+        turn.
+        """
         if notice := self._notice():
             turn.emit(Notice(notice))
         try:
             is_received = False
             while not is_received:  # at most twice: a new program receives it or ends the turn
-                # A start that is cancelled halfway would leave processes that are not tracked.
+                # A start that is cancelled halfway would leave processes that are not
+                # tracked.
                 await undisturbed(self._lifecycle.get_ready(schema))
                 is_received = turn.over or await self._send_prompt(prompt, turn)
         finally:

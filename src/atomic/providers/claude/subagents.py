@@ -45,7 +45,10 @@ class Subagents:
         return SubagentStarted(call.id, str(name), str(task), agent=parent)
 
     def task_started(self, task: TaskStarted) -> SubagentStarted | None:
-        """Note the task of a call; return a start if the program began it without a call."""
+        """Note the task of a call.
+
+        Return a start if the program began it without a call.
+        """
         if task.task_type != "local_agent":
             return None
         id = self._by_task[task.task_id] = task.tool_use_id or task.task_id
@@ -68,7 +71,10 @@ class Subagents:
         return self._end(id, error, summary) if id is not None else None
 
     def call_ended(self, id: str, *, error: str | None, output: str) -> SubagentEnded | None:
-        """Note the end of a call; a sub-agent in the background continues unless it failed."""
+        """Note the end of a call.
+
+        A sub-agent in the background continues unless it failed.
+        """
         one = self._active.get(id)
         if one is None or (one.in_background and error is None):
             return None

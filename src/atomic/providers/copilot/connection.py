@@ -221,7 +221,9 @@ async def copy_of(server: Server, id: str) -> str:
 
 
 def _named(problem: ProviderError, id: str) -> ProviderError:
-    """Return an UnknownSessionError if the message describes one, else the error itself."""
+    """Return an UnknownSessionError if the message describes one, else the error
+    itself.
+    """
     if "Session not found" in str(problem):
         return UnknownSessionError(f'Copilot has no session "{id}"', provider="copilot")
     return problem

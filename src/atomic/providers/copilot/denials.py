@@ -69,7 +69,10 @@ async def forbid(server: Server, session: str, rules: Sequence[Rule]) -> None:
 
 
 def find_denied_url(text: str, rules: Sequence[Rule]) -> str | None:
-    """Return a URL in a text that a rule denies. Copilot does not search commands itself."""
+    """Return a URL in a text that a rule denies.
+
+    Copilot does not search commands itself.
+    """
     patterns = [rule["argument"] for rule in rules if rule["kind"] == "url"]
     for url in _URL.findall(text):
         if any(pattern is None or _matches(url, pattern) for pattern in patterns):

@@ -83,7 +83,10 @@ def _has_gh(env: Mapping[str, str]) -> bool:
 
 
 def own_endpoint(env: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the user's endpoint; None if models come from GitHub. Raise ProviderError."""
+    """Return the user's endpoint; None if models come from GitHub.
+
+    Raise ProviderError.
+    """
     url = env.get(f"{_PREFIX}BASE_URL")
     if not url:
         return None

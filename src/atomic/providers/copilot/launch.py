@@ -73,7 +73,8 @@ def set_up(program: Path, options: SessionOptions, settings: Settings) -> Setup:
         "customAgents": [_agent(agent) for agent in options.agents] or None,
         "systemMessage": {"mode": "append", "content": options.system_prompt} if options.system_prompt else None,
         "requestPermission": True,
-        # A form is better than a plain question: it has several fields and multiple choice.
+        # A form is better than a plain question: it has several fields and multiple
+        # choice.
         "requestElicitation": options.ask is not None,
         "askUserVariant": None if options.ask is None else "elicitation",
         "requestExitPlanMode": False,
@@ -117,7 +118,10 @@ def _agent(agent: AgentLike) -> dict[str, Any]:
 
 
 def _tool_filter(options: SessionOptions, tools: Mapping[str, CustomTool]) -> dict[str, Any]:
-    """Return the allowed and denied tools; tools that the caller brings are allowed too."""
+    """Return the allowed and denied tools.
+
+    Tools that the caller brings are allowed too.
+    """
     excluded = spelled(options.denied_tools, "copilot")
     if not options.trusted:
         excluded += _RUNS_PROJECT_CODE
@@ -132,7 +136,9 @@ def _tool_filter(options: SessionOptions, tools: Mapping[str, CustomTool]) -> di
 
 
 def _discovery(options: SessionOptions, home: Path) -> dict[str, Any]:
-    """Return the discovery options: the user's own always, the project's only if trusted."""
+    """Return the discovery options: the user's own always, the project's only if
+    trusted.
+    """
     if options.trusted:
         return {"enableConfigDiscovery": True, "enableFileHooks": True, "trustWorkingDirectory": "session"}
     folders = {"skillDirectories": home / "skills", "agentDirectories": home / "agents"}

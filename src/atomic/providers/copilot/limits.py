@@ -21,7 +21,10 @@ def is_limit(failure: CallFailed | Failed) -> bool:
 
 
 def reset_of(failure: CallFailed, now: datetime) -> datetime | None:
-    """Return when an exhausted quota is refilled. Copilot reports this for GitHub only."""
+    """Return when an exhausted quota is refilled.
+
+    Copilot reports this for GitHub only.
+    """
     dates = (
         _date(quota.reset_date)
         for quota in (failure.quota_snapshots or {}).values()

@@ -39,8 +39,8 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 async def list_models(program: Path, settings: Settings) -> list[ModelInfo]:
-    """Return GitHub's models with a login, else, or with an own endpoint, the configured
-    ones.
+    """Return GitHub's models with a login, else, or with an own endpoint, the
+    configured ones.
 
     Raise ProviderError.
     """

@@ -78,7 +78,10 @@ class Server:
         self._listeners.pop(session, None)
 
     async def call(self, method: str, params: Mapping[str, Any], *, timeout: float | None = None) -> None:
-        """Send a request. Raise ProviderError with the program's message, or TimeoutError."""
+        """Send a request.
+
+        Raise ProviderError with the program's message, or TimeoutError.
+        """
         await self.fetch(method, params, object, timeout=timeout)
 
     async def fetch(
@@ -143,7 +146,8 @@ _SERVERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[CommandLine, Shared[
 async def _serving(line: CommandLine) -> AsyncGenerator[Server]:
     mark = new_mark()
     try:
-        # Not in a project's folder: sessions of other projects must not get its settings.
+        # Not in a project's folder: sessions of other projects must not get its
+        # settings.
         async with running(line.program, *line.args, *_FLAGS, cwd="/", env={**dict(line.env), **mark}) as program:
             server = Server(program)
             try:

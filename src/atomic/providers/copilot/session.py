@@ -1,4 +1,7 @@
-"""A conversation with Copilot; if its server ends, the next turn resumes it on a new one."""
+"""A conversation with Copilot.
+
+If its server ends, the next turn resumes it on a new one.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,10 @@ class CopilotSession(LiveSession):
             await self._stack.aclose()
 
     async def _connected(self) -> Connection:
-        """Return a connection to a live server, resumed if needed. Raise ProviderError."""
+        """Return a connection to a live server, resumed if needed.
+
+        Raise ProviderError.
+        """
         if self._connection is not None and not self._connection.server.ended.is_set():
             return self._connection
         if self._connection is not None:

@@ -103,7 +103,10 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_asking(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Change every `ask` to `allow`, because no user may be there to answer. Keep `deny`."""
+    """Change every `ask` to `allow`, because no user may be there to answer.
+
+    Keep `deny`.
+    """
     result = dict(config)
     if "permission" in result:
         result["permission"] = _allowed(result["permission"])

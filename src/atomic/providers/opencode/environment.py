@@ -45,8 +45,9 @@ _NAMES: dict[str, tuple[str, ...]] = {
 }
 _ENDINGS = ("API_KEY", "API_TOKEN", "ACCESS_TOKEN", "AUTH_TOKEN", "TOKEN", "KEY")
 
-# The providers without a configuration: their keys give access to models only. A key for a
-# whole account (AWS, GitHub, Cloudflare, …) is passed only if its provider is configured.
+# The providers without a configuration: their keys give access to models only. A key
+# for a whole account (AWS, GitHub, Cloudflare, …) is passed only if its provider is
+# configured.
 USUAL = (
     "anthropic",
     "cerebras",

@@ -44,7 +44,10 @@ async def examine(program: Path, settings: Settings) -> Health:
 
 
 def _has_credentials(env: Mapping[str, str], user: UserConfiguration) -> bool:
-    """Return whether a login, a key or a custom provider exists. Validity is not checked."""
+    """Return whether a login, a key or a custom provider exists.
+
+    Validity is not checked.
+    """
     keys = {*variables_of({*USUAL, *user.providers()}), "OPENCODE_API_KEY", "OPENCODE_AUTH_CONTENT"}
     if user.merged.get("provider") or any(env.get(name) for name in keys):
         return True

@@ -124,8 +124,8 @@ def acp_environment(settings: Settings, options: SessionOptions, cwd: Path, tool
     rules = env.get(_PERMISSION, "")
     texts = [msgspec.json.encode(user.merged).decode(), rules, *_other_settings(cwd, trusted=options.trusted)]
     if not any(word in text for text in texts for word in _PROHIBITIONS):
-        # The last rule that matches counts. Without the condition, this one for all would
-        # override a denial of the user.
+        # The last rule that matches counts. Without the condition, this one for all
+        # would override a denial of the user.
         own: dict[str, Any] = msgspec.json.decode(rules, type=dict[str, Any]) if rules else {}
         env[_PERMISSION] = msgspec.json.encode({**own, "**": "allow"}).decode()
     return env

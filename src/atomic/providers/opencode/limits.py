@@ -1,4 +1,6 @@
-"""Recognise the limits of model providers, when they end, and how long OpenCode may retry."""
+"""Recognise the limits of model providers, when they end, and how long OpenCode may
+retry.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def next_try(status: messages.Status) -> datetime:
 
 
 def retry_reset(status: messages.Status, now: datetime) -> datetime | None:
-    """Return when the limit ends; None if OpenCode only waits for a delay of its own."""
+    """Return when the limit ends.
+
+    None if OpenCode only waits for a delay of its own.
+    """
     return next_try(status) if _is_prescribed(status, now) else None
 
 

@@ -1,4 +1,7 @@
-"""Messages of OpenCode's server, as far as Atomic reads them. Unknown fields are ignored."""
+"""Messages of OpenCode's server, as far as Atomic reads them.
+
+Unknown fields are ignored.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,10 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """idle, busy or retry; `next` is the time of the next try in milliseconds since 1970."""
+    """idle, busy or retry.
+
+    `next` is the time of the next try in milliseconds since 1970.
+    """
 
     type: str
     attempt: int = 0
@@ -232,7 +238,9 @@ class McpStatus(msgspec.Struct, frozen=True):
 
 
 def read(data: bytes | msgspec.Raw, type: type[StructT]) -> StructT:
-    """Decode JSON. Raise msgspec.ValidationError for another type, UnreadableError if not JSON."""
+    """Decode JSON. Raise msgspec.ValidationError for another type, UnreadableError if
+    not JSON.
+    """
     try:
         return msgspec.json.decode(data, type=type)
     except msgspec.ValidationError:

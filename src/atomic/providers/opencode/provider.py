@@ -29,7 +29,9 @@ class OpencodeProvider(LiveProvider):
 
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:
-        """Open a session; leaving the context ends it, and with the last one the server.
+        """Open a session.
+
+        Leaving the context ends it, and with the last one the server.
 
         Raise ProviderError.
         """
@@ -79,7 +81,9 @@ def _folder(options: SessionOptions) -> Path:
 
 
 def _neutral_folder() -> str:
-    """Return a folder outside of projects: OpenCode reads the folder that a request names."""
+    """Return a folder outside of projects: OpenCode reads the folder that a request
+    names.
+    """
     folder = atomic_home() / "opencode"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return str(folder)

@@ -235,7 +235,10 @@ _ENTRIES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, _Entry]] =
 
 @asynccontextmanager
 async def leased(plan: ServerPlan) -> AsyncGenerator[Shared[Server]]:
-    """Yield the server of that plan; the first use starts it, the last session ends it."""
+    """Yield the server of that plan.
+
+    The first use starts it, the last session ends it.
+    """
     entries = _ENTRIES.setdefault(asyncio.get_running_loop(), {})
     entry = entries.setdefault(plan.key, _Entry(plan, Shared(lambda: serving(plan))))
     entry.users += 1

@@ -154,7 +154,8 @@ class OpencodeSession(LiveSession):
         await abort(server.api, self._folder, self._id, turn)
 
     async def break_off(self) -> None:
-        """Check the server's health instead of killing it, because other sessions use it.
+        """Check the server's health instead of killing it, because other sessions use
+        it.
 
         If it does not answer, it is lost for all and replaced.
         """
@@ -162,7 +163,9 @@ class OpencodeSession(LiveSession):
             self._server.suspect()
 
     async def _settle(self, server: Server) -> Server:
-        """Wait until an interrupted turn has ended, or the next prompt would be lost in it."""
+        """Wait until an interrupted turn has ended, or the next prompt would be lost in
+        it.
+        """
         try:
             await server.api.abort(self._folder, self._id, limit=_SETTLE_SECONDS)
         except ProgramFailedError:
@@ -219,7 +222,8 @@ class OpencodeSession(LiveSession):
         if self._last_model is None:
             return
         if focus:
-            # The request has no field for it. The summary covers all messages, so add one.
+            # The request has no field for it. The summary covers all messages, so add
+            # one.
             note = {"parts": [{"type": "text", "text": f"In the summary that follows, keep above all: {focus}"}]}
             await server.api.note(self._folder, self._id, {**note, "tools": self._tools})
         provider, model = split_model(self._model) if self._model is not None else self._last_model
@@ -227,7 +231,10 @@ class OpencodeSession(LiveSession):
         await self._look_back(server.api)
 
     async def set_model(self, id: str) -> None:
-        """Use another model from the next turn on. Raise ProviderError if it is unknown."""
+        """Use another model from the next turn on.
+
+        Raise ProviderError if it is unknown.
+        """
         await self._require_model((await self._live_server()).api, id)
         self._model = id
 

@@ -1,4 +1,6 @@
-"""The event stream of a server: read it, check for heartbeats, reopen it when it breaks."""
+"""The event stream of a server: read it, check for heartbeats, reopen it when it
+breaks.
+"""
 
 from __future__ import annotations
 

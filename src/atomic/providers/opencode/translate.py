@@ -188,7 +188,8 @@ class Translator:
         if self._verdict is not None and found.reason is not EndReason.DONE:
             found = self._verdict
         elif self._has_continued and found.reason is EndReason.DONE:
-            # An abort may end only a sub-agent. The agent's text about that is not an answer.
+            # An abort may end only a sub-agent. The agent's text about that is not an
+            # answer.
             found = Outcome(EndReason.INTERRUPTED)
         if found.limit is not None:
             self._emit(found.limit)
@@ -225,7 +226,10 @@ class Translator:
             self._retry(status, self.subagents.of(session))
 
     def _retry(self, status: messages.Status, agent: str | None) -> None:
-        """Report a failed call that will be retried; give up if the wait is too long."""
+        """Report a failed call that will be retried.
+
+        Give up if the wait is too long.
+        """
         now = datetime.now(UTC)
         is_limit = retry_is_limit(status, now)
         if is_limit:

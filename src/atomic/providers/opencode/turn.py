@@ -113,7 +113,10 @@ async def abort(api: Api, folder: str, session: str, turn: Turn) -> None:
 async def catch_up(
     api: Api, folder: str, session: str, prompt: str, translator: Translator, dialogue: Dialogue
 ) -> None:
-    """Bring the translator up to date. Raise ProviderError if the server does not answer."""
+    """Bring the translator up to date.
+
+    Raise ProviderError if the server does not answer.
+    """
     translator.note_gap()
     messages = _from_prompt(await api.messages(folder, session, back_to=prompt), prompt)
     if messages:
@@ -142,7 +145,10 @@ def _take_messages(translator: Translator, session: str, messages: list[messages
 
 
 async def _take_children(api: Api, folder: str, session: str, since: float, translator: Translator) -> None:
-    """Do the same for all sub-agents; skip a resumed one's messages of earlier turns."""
+    """Do the same for all sub-agents.
+
+    Skip a resumed one's messages of earlier turns.
+    """
     for child in await api.children(folder, session):
         if translator.subagents.knows(child.id):
             messages = await api.messages(folder, child.id)

@@ -45,7 +45,10 @@ _KEPT = (
 
 
 class Stage:
-    """The folder of a case and the names of its scripts; cases share one model server."""
+    """The folder of a case and the names of its scripts.
+
+    Cases share one model server.
+    """
 
     def __init__(self, case: str, folder: Path, words: Words) -> None:
         self.case = case
@@ -122,7 +125,10 @@ class World:
         *,
         text: str = "Go on.",
     ) -> Heard:
-        """Run one turn to the end; call `act` for each event and await a coroutine from it."""
+        """Run one turn to the end.
+
+        Call `act` for each event and await a coroutine from it.
+        """
         heard = Heard()
         began = monotonic()
         async with asyncio.timeout(PATIENCE):
@@ -280,7 +286,9 @@ class House:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[House]:
-        """Start the model server, set the environment, and keep a shared server running."""
+        """Start the model server, set the environment, and keep a shared server
+        running.
+        """
         home = self._folder / "home"
         home.mkdir(parents=True, exist_ok=True)
         async with AsyncExitStack() as stack:

@@ -1,4 +1,7 @@
-"""A scripted model on loopback. Real agents use it without a key, a login or a network."""
+"""A scripted model on loopback.
+
+Real agents use it without a key, a login or a network.
+"""
 
 from atomic.testing.model_server.calls import CallState, ModelCall, OtherRequest, Protocol
 from atomic.testing.model_server.environments import claude_env, copilot_env, opencode_env

@@ -1,4 +1,6 @@
-"""Run a model server from a shell: `python -m atomic.testing.model_server --script FILE.json`."""
+"""Run a model server from a shell: `python -m atomic.testing.model_server --script
+FILE.json`.
+"""
 
 from __future__ import annotations
 

@@ -134,6 +134,8 @@ def new_id(prefix: str) -> str:
 
 
 def pieces_of(text: str, size: int = 12) -> Iterator[str]:
-    """Split a text into small pieces, as models send it, and a long text into larger ones."""
+    """Split a text into small pieces, as models send it, and a long text into larger
+    ones.
+    """
     size = max(size, len(text) // 200)
     return (text[start : start + size] for start in range(0, len(text), size))

@@ -25,7 +25,9 @@ _OPENCODE_PACKAGES = {
 
 
 def claude_env(server: ModelServer | str, home: Path, *, retries: int = 0) -> dict[str, str]:
-    """Return the environment of Claude Code, which retries a failed call `retries` times."""
+    """Return the environment of Claude Code, which retries a failed call `retries`
+    times.
+    """
     url, _ = _address(server)
     return {
         **_base(home),
@@ -73,8 +75,8 @@ def opencode_env(server: ModelServer | str, home: Path, *, protocol: Protocol = 
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
         "OPENCODE_DISABLE_SHARE": "1",
         "OPENCODE_ENABLE_QUESTION_TOOL": "1",
-        # OpenCode installs a package for plugins into each configuration folder. No registry
-        # listens at this address.
+        # OpenCode installs a package for plugins into each configuration folder. No
+        # registry listens at this address.
         "npm_config_registry": "http://127.0.0.1:9/",
         "npm_config_fetch_retries": "0",
     }
@@ -96,7 +98,8 @@ def copilot_env(
 ) -> dict[str, str]:
     """Return the environment of Copilot.
 
-    Copilot unpacks 235 MB at its first start into `cache`, by default in the home folder.
+    Copilot unpacks 235 MB at its first start into `cache`, by default in the home
+    folder.
     """
     url, models = _address(server)
     is_anthropic = protocol is Protocol.ANTHROPIC

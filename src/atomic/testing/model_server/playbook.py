@@ -51,7 +51,10 @@ class Playbook:
         self._failures: Counter[tuple[str, int, int]] = Counter()
 
     def choose(self, conversation: Conversation) -> Choice:
-        """Choose the turn; select the tool that the client offers and fill in quoted texts."""
+        """Choose the turn.
+
+        Select the tool that the client offers and fill in quoted texts.
+        """
         choice = self._choose(conversation)
         words = self._after_failures(choice, conversation)
         return Choice(choice.script, choice.turn, tuple(_fitted(word, conversation) for word in words))

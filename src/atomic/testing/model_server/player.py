@@ -48,7 +48,8 @@ class Player:
     async def play(self, words: Sequence[Word]) -> None:
         """Play a turn.
 
-        Raise CutError if the connection must be closed, StallError if it must stay open.
+        Raise CutError if the connection must be closed, StallError if it must stay
+        open.
         """
         for word in words:
             if isinstance(word, Fail):

@@ -108,7 +108,9 @@ class Pause(_Word, frozen=True):
 
 
 class Drip(_Word, frozen=True):
-    """Answer slowly: the word with its number, `times` times, one every `every` seconds."""
+    """Answer slowly: the word with its number, `times` times, one every `every`
+    seconds.
+    """
 
     word: str = "word"
     times: int = 100
@@ -122,10 +124,13 @@ class Big(_Word, frozen=True):
 
 
 class Fail(_Word, frozen=True):
-    """Answer with an HTTP error; after some text of a stream, with the protocol's error event.
+    """Answer with an HTTP error.
+
+    After some text of a stream, with the protocol's error event.
 
     Without a `type` it is the usual one of the status. With `times` the same request
-    fails that often, and then gets the rest of the turn: `[Fail(529, times=2), "Hello."]`.
+    fails that often, and then gets the rest of the turn: `[Fail(529, times=2),
+    "Hello."]`.
     """
 
     status: int
@@ -140,7 +145,9 @@ class Fail(_Word, frozen=True):
 
 
 class Stall(_Word, frozen=True):
-    """Send the beginning and keep the connection open until the client or server closes."""
+    """Send the beginning and keep the connection open until the client or server
+    closes.
+    """
 
 
 class Cut(_Word, frozen=True):
@@ -170,7 +177,8 @@ class HalfCharacter(_Word, frozen=True):
 class Tokens(_Word, frozen=True, kw_only=True):
     """The reported usage of the answer; anywhere in a turn.
 
-    The kinds do not overlap in any protocol: the total read is `input + cached + written`.
+    The kinds do not overlap in any protocol: the total read is `input + cached +
+    written`.
     """
 
     input: int = 100

@@ -139,7 +139,9 @@ class ModelServer:
     async def _exchange(
         self, head: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> Request | None:
-        """Answer one request; return the head of the next, or None to end the connection.
+        """Answer one request.
+
+        Return the head of the next, or None to end the connection.
 
         The next head is awaited while the answer is sent, which shows at once that the
         client has closed the connection. Raise BadRequestError.

@@ -54,7 +54,10 @@ class Item:
 
 
 class RowList(Widget):
-    """A list of rows in a window that follows the selection. The dialog handles the keys."""
+    """A list of rows in a window that follows the selection.
+
+    The dialog handles the keys.
+    """
 
     DEFAULT_CSS = """
     RowList { height: auto; width: 1fr; text-wrap: nowrap; text-overflow: clip; color: $text; }
@@ -89,7 +92,10 @@ class RowList(Widget):
             self.refresh()
 
     def step(self, by: int) -> None:
-        """Select the next row, wrapping around; without selectable rows scroll the window."""
+        """Select the next row, wrapping around.
+
+        Without selectable rows scroll the window.
+        """
         able = self._able()
         if not able:
             self.move(by)
@@ -99,7 +105,10 @@ class RowList(Widget):
         self.choose(able[(place + by) % len(able)])
 
     def leap(self, by: int) -> None:
-        """Select a row about a page further; without selectable rows scroll the window."""
+        """Select a row about a page further.
+
+        Without selectable rows scroll the window.
+        """
         able = self._able()
         if not able:
             self.move(by * max(1, self.size.height - 1))
@@ -163,7 +172,9 @@ class RowList(Widget):
         return row.stylize_before(style)
 
     def _follow(self, owners: list[int], height: int, count: int) -> None:
-        """Scroll so that the selected row is visible between the lines that count hidden rows."""
+        """Scroll so that the selected row is visible between the lines that count
+        hidden rows.
+        """
         rows = [row for row, owner in enumerate(owners) if owner == self.at and self.at is not None]
         if rows:
             last = rows[-1] + (1 if rows[-1] < count - 1 else 0)

@@ -1,4 +1,7 @@
-"""A dialog with a list that is filtered by typing. Base of pickers, palette, help and keys."""
+"""A dialog with a list that is filtered by typing.
+
+Base of pickers, palette, help and keys.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ _MOST_LETTERS = 200  # of the filter
 
 
 class Listing(Dialog["str | None"]):
-    """Grouped rows: letters filter, arrows select, Enter returns the row's value, Esc None."""
+    """Grouped rows: letters filter, arrows select, Enter returns the row's value, Esc
+    None.
+    """
 
     MARK = "●"  # marks the current row
     NO_MARK = " "
@@ -174,7 +179,10 @@ class Listing(Dialog["str | None"]):
 
 
 def _in_one_line(mark: tuple[str, str], label: str, detail: str, wide: int, width: int) -> Content:
-    """Draw mark, label and detail. A label takes at most half of the line if it has a detail."""
+    """Draw mark, label and detail.
+
+    A label takes at most half of the line if it has a detail.
+    """
     if not detail:
         return fit(content(mark, label), width)
     column = min(wide, max(12, width // 2))
@@ -195,7 +203,9 @@ def _in_full(mark: tuple[str, str], label: str, detail: str, wide: int, width: i
 
 
 def matching(words: str, texts: Sequence[str]) -> list[int]:
-    """Return the indexes of matching texts: first those with all words, then similar ones."""
+    """Return the indexes of matching texts: first those with all words, then similar
+    ones.
+    """
     asked = words.casefold().split()
     if not asked:
         return list(range(len(texts)))

@@ -40,7 +40,10 @@ class HelpScreen(Listing):
 
 
 def command_rows(commands: Sequence[CommandInfo]) -> list[PickRow]:
-    """Return the visible commands grouped as in `/help`. Aliases are part of the detail."""
+    """Return the visible commands grouped as in `/help`.
+
+    Aliases are part of the detail.
+    """
     groups: dict[str, list[PickRow]] = {group: [] for group in GROUPS.values()}
     for command in commands:
         if command.hidden:

@@ -57,7 +57,10 @@ class QuestionScreen(Dialog["Answered | None"]):
     """
 
     def __init__(self, entries: Sequence[QuestionEntry], first: str = "", *, later: str = "F6") -> None:
-        """Show the question `first`, or the oldest. `later` is the key that postpones them."""
+        """Show the question `first`, or the oldest.
+
+        `later` is the key that postpones them.
+        """
         super().__init__()
         self._later = later
         self._entries = {entry.id: entry for entry in entries}
@@ -182,7 +185,10 @@ class QuestionScreen(Dialog["Answered | None"]):
             self._show(top=True)
 
     def on_key(self, event: Key) -> None:
-        """Handle the keys of the list. While an answer is typed, they belong to the text."""
+        """Handle the keys of the list.
+
+        While an answer is typed, they belong to the text.
+        """
         if self._draft.writes:
             return
         does = {
@@ -283,7 +289,9 @@ class QuestionScreen(Dialog["Answered | None"]):
             self._draft.words = self._words.text
 
     def _answers(self, directly: bool) -> tuple[str, ...]:
-        """Return the marked labels and the typed text, or the default if nothing was typed."""
+        """Return the marked labels and the typed text, or the default if nothing was
+        typed.
+        """
         question = self._question
         draft = self._draft
         words = (draft.words.strip(),) if draft.writes and draft.words.strip() else ()
@@ -302,7 +310,10 @@ class QuestionScreen(Dialog["Answered | None"]):
 
 
 class Words(TextArea):
-    """Input for a typed answer. Enter sends it, Ctrl+J and Alt+Enter insert a line break."""
+    """Input for a typed answer.
+
+    Enter sends it, Ctrl+J and Alt+Enter insert a line break.
+    """
 
     DEFAULT_CSS = """
     Words {
@@ -346,7 +357,10 @@ class Words(TextArea):
 
 
 def _first_draft(question: Question) -> _Draft:
-    """Return a draft with the default selected. Without options only text can be typed."""
+    """Return a draft with the default selected.
+
+    Without options only text can be typed.
+    """
     if not question.options:
         return _Draft(writes=True)
     labels = [option.label for option in question.options]

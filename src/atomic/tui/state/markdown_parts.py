@@ -20,7 +20,9 @@ _ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,6}[.)])(?:\s|$)")
 
 
 class Piece(NamedTuple):
-    """Text to append: to the open part, or with `begins` to a new one after an optional `gap`."""
+    """Text to append: to the open part, or with `begins` to a new one after an optional
+    `gap`.
+    """
 
     text: str
     begins: bool = False

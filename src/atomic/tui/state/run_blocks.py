@@ -66,7 +66,10 @@ class _Tool:
 
 
 class RunBlocks:
-    """Applies the events of one run. `live` holds unfinished blocks, which the run's end closes."""
+    """Applies the events of one run.
+
+    `live` holds unfinished blocks, which the run's end closes.
+    """
 
     def __init__(self, screen: Screen, run: Run, ids: count[int]) -> None:
         self._screen = screen
@@ -160,7 +163,10 @@ class RunBlocks:
         self._tools.clear()
 
     def forget(self) -> None:
-        """Detach from the blocks after the transcript was cleared. New text begins new blocks."""
+        """Detach from the blocks after the transcript was cleared.
+
+        New text begins new blocks.
+        """
         self.live.clear()
         self._tools.clear()
         self._failure = None
@@ -353,7 +359,10 @@ class RunBlocks:
         return self.end_agent(id, "failed" if event.error else "done", now)
 
     def _voice(self, owner: str, now: float) -> Voice | None:
-        """Return the agent of an event, or None if it has ended. Adds unannounced agents."""
+        """Return the agent of an event, or None if it has ended.
+
+        Adds unannounced agents.
+        """
         voice = self._voices.get(owner)
         if voice is not None and not voice.has_ended:
             return voice

@@ -190,7 +190,10 @@ class Store:
     # runs
 
     def begin(self, run: str, kind: RunKind, prompt: str, now: float) -> Changes:
-        """Show at once what the user sent. The engine's `RunStarted` adds details later."""
+        """Show at once what the user sent.
+
+        The engine's `RunStarted` adds details later.
+        """
         if run in self.screen.runs:
             return Changes.NONE
         active = self._open(RunStarted(run=run, kind=kind, prompt=prompt), now)
@@ -311,7 +314,10 @@ class Store:
             del agents[key]
 
     def _time(self, told: float, now: float) -> float:
-        """Return the event's time for a history. Live events happen now: clocks may differ."""
+        """Return the event's time for a history.
+
+        Live events happen now: clocks may differ.
+        """
         return told if self._is_old and told else now
 
     # questions
@@ -385,7 +391,10 @@ class Store:
         return self.apply(old, now) if isinstance(old, _OF_HISTORY) else Changes.NONE
 
     def _end_history(self, now: float) -> Changes:
-        """End the runs that the history left open. A workflow may still be running elsewhere."""
+        """End the runs that the history left open.
+
+        A workflow may still be running elsewhere.
+        """
         changed = Changes.NONE
         for active in [active for active in self._active.values() if active.is_old]:
             run = active.run
@@ -402,7 +411,10 @@ class Store:
     # user intents
 
     def stop(self, run: str, now: float) -> Interrupt | None:
-        """Mark a run as stopping, or as forced the second time. Return None if it is not active."""
+        """Mark a run as stopping, or as forced the second time.
+
+        Return None if it is not active.
+        """
         active = self._active.get(run)
         if active is None:
             return None
@@ -452,7 +464,10 @@ class Store:
         return Changes.TRANSCRIPT
 
     def close_question(self, id: str) -> Changes:
-        """Close a question that the user answered or dismissed. The engine reports the result."""
+        """Close a question that the user answered or dismissed.
+
+        The engine reports the result.
+        """
         return Changes.QUESTIONS if self.screen.questions.pop(id, None) is not None else Changes.NONE
 
     def close_pick(self) -> Changes:

@@ -34,7 +34,9 @@ FOLDABLE = frozenset({BlockKind.TOOL, BlockKind.THINKING, BlockKind.SUBAGENT, Bl
 
 
 class Painted(NamedTuple):
-    """The lines of a block, the prefix length of each that is not text, and the version."""
+    """The lines of a block, the prefix length of each that is not text, and the
+    version.
+    """
 
     strips: list[Strip]
     gutters: list[int]
@@ -88,7 +90,10 @@ class Painter:
         return painted
 
     def _paint(self, block: Block, now: float) -> Painted:
-        """Paint a block. One that grows and was slow twice is not repainted for a while."""
+        """Paint a block.
+
+        One that grows and was slow twice is not repainted for a while.
+        """
         began = time.thread_time()
         painted = _paint(block, self._width, self._palette, now)
         took = time.thread_time() - began
@@ -308,7 +313,10 @@ def _note(sign: str, pick: Callable[[Palette], Style]) -> Callable[[_Page], None
 
 
 def _notice(page: _Page) -> None:
-    """Draw a short notice muted. A longer one, such as a list or help, was requested."""
+    """Draw a short notice muted.
+
+    A longer one, such as a list or help, was requested.
+    """
     is_long = "\n" in page.block.text.strip("\n")
     _note("  " if is_long else "· ", lambda palette: palette.text if is_long else palette.muted)(page)
 

@@ -225,7 +225,9 @@ class _Page:
         runs.append((harmless(text[at:]), style))
 
     def _where(self, link: str, runs: list[Run]) -> None:
-        """Add the target of a link if its text does not show it: a terminal has no hover."""
+        """Add the target of a link if its text does not show it: a terminal has no
+        hover.
+        """
         shown = "".join(text for text, _ in runs)
         if link and not shown.endswith(link):
             short = link if len(link) <= _LONG_URL else f"{link[:_LONG_URL]}…"

@@ -1,8 +1,8 @@
 """Place the blocks of the conversation in the view.
 
-The anchor is fixed: a block and its line at the top of the view. So text does not move when
-heights above the view differ from their estimate. Only blocks in the view are painted; the
-heights of the others are estimated.
+The anchor is fixed: a block and its line at the top of the view. So text does not move
+when heights above the view differ from their estimate. Only blocks in the view are
+painted; the heights of the others are estimated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from atomic.tui.transcript.palette import Palette
 
 
 class Heights:
-    """Heights of blocks and their sums. A change is cheap; the next query sums up the rest."""
+    """Heights of blocks and their sums.
+
+    A change is cheap; the next query sums up the rest.
+    """
 
     def __init__(self) -> None:
         self._heights: list[int] = []
@@ -78,7 +81,9 @@ _NEAR = 32  # blocks at the end whose heights are kept up to date while hidden
 
 
 class Viewport:
-    """Maps rows of the view to lines of blocks, and follows the end while the user is there."""
+    """Maps rows of the view to lines of blocks, and follows the end while the user is
+    there.
+    """
 
     def __init__(self, painter: Painter) -> None:
         self.painter = painter
@@ -274,7 +279,9 @@ class Viewport:
         self.is_following = False
 
     def scroll_by(self, lines: int) -> None:
-        """Move by exactly this number of lines, even if hidden heights are only estimates."""
+        """Move by exactly this number of lines, even if hidden heights are only
+        estimates.
+        """
         at = self._moved((len(self.ids), 0), -self.height) if self.is_following else self._anchor
         self.leave_end()
         self._anchor = self._moved(at, lines)
@@ -291,7 +298,9 @@ class Viewport:
         self._anchor = (0, 0)
 
     def reveal(self, index: int) -> None:
-        """Move so that a block is visible: at the top, or at the bottom if it is further down."""
+        """Move so that a block is visible: at the top, or at the bottom if it is
+        further down.
+        """
         self.leave_end()
         self._anchor = (index, 0)
         if self.rows and index > self.rows[-1][0]:

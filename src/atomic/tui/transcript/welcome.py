@@ -1,4 +1,6 @@
-"""Render the welcome text of an empty conversation: first steps, or how to get an agent."""
+"""Render the welcome text of an empty conversation: first steps, or how to get an
+agent.
+"""
 
 from __future__ import annotations
 

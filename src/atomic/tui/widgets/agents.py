@@ -1,4 +1,6 @@
-"""Agents panel: each agent with its time and last activity, sub-agents below their caller."""
+"""Agents panel: each agent with its time and last activity, sub-agents below their
+caller.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,10 @@ def agent_count(agents: Iterable[AgentEntry]) -> Content:
 
 
 def _as_tree(agents: dict[str, AgentEntry]) -> list[tuple[AgentEntry, int]]:
-    """Order agents below their callers. An agent without a known caller stays at the top."""
+    """Order agents below their callers.
+
+    An agent without a known caller stays at the top.
+    """
     below: dict[str, list[str]] = {}
     for key, agent in agents.items():
         below.setdefault(agent.parent if agent.parent in agents else "", []).append(key)

@@ -1,4 +1,6 @@
-"""Graph panel: the drawing with a mark at each node, or a chain if there is little room."""
+"""Graph panel: the drawing with a mark at each node, or a chain if there is little
+room.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def graph_strip(run: Run, screen: Screen, width: int) -> Content:
 
 
 def chain(run: Run, width: int) -> Content:
-    """Return `planner ✓ → work ▶ (3) → review ○`, cut around the active node if too long."""
+    """Return `planner ✓ → work ▶ (3) → review ○`, cut around the active node if too
+    long.
+    """
     nodes = _nodes(run)
     choices = [_joined(nodes[begin:end], begin > 0, end < len(nodes)) for begin, end in _narrower(nodes)]
     alone = [_word(nodes[_focus(nodes)])] if nodes else [content()]
@@ -101,7 +105,10 @@ def _narrower(nodes: Sequence[NodeEntry]) -> list[tuple[int, int]]:
 
 
 def _nodes(run: Run) -> list[NodeEntry]:
-    """Return the nodes. After the end of the run, unfinished nodes are shown as resting."""
+    """Return the nodes.
+
+    After the end of the run, unfinished nodes are shown as resting.
+    """
     if run.is_active:
         return list(run.nodes.values())
     return [
@@ -110,7 +117,9 @@ def _nodes(run: Run) -> list[NodeEntry]:
 
 
 def _focus(nodes: Sequence[NodeEntry]) -> int:
-    """Return the index of the last active or waiting node, or of the last that has started."""
+    """Return the index of the last active or waiting node, or of the last that has
+    started.
+    """
     at_work = [at for at, node in enumerate(nodes) if node.status in (*_AT_WORK, "resting")]
     started = [at for at, node in enumerate(nodes) if node.status]
     return (at_work or started or [0])[-1]
@@ -169,7 +178,9 @@ def _centre(run: Run) -> tuple[int, int]:
 
 
 def _mark(grid: list[list[str]], run: Run) -> dict[int, list[tuple[int, int, str]]]:
-    """Put a status mark and the iteration next to each node name. Return the styled ranges.
+    """Put a status mark and the iteration next to each node name.
+
+    Return the styled ranges.
 
     Only blanks inside the box are overwritten.
     """
@@ -197,7 +208,10 @@ def _put(row: list[str], at: int, sign: str, otherwise: int) -> int:
 
 
 def _cells(text: str) -> list[str]:
-    """Return a string for each column. The second column of a wide character is empty."""
+    """Return a string for each column.
+
+    The second column of a wide character is empty.
+    """
     cells: list[str] = []
     for letter in harmless(text).replace("\n", "␊"):
         wide = cell_len(letter)

@@ -17,7 +17,9 @@ KEYS: Mapping[str, str] = {"stop": "Esc", "questions": "F6", "tasks": "Ctrl+T"} 
 
 
 def key_hint(keys: Mapping[str, str], action: str, does: str, before: str = " · ") -> str:
-    """Return the key of an action and its description, or an empty string without a key."""
+    """Return the key of an action and its description, or an empty string without a
+    key.
+    """
     return f"{before}{keys[action]} {does}" if keys.get(action) else ""
 
 
@@ -40,7 +42,10 @@ class Panel(Widget):
         self._wanted = -1
 
     def rows(self, width: int, height: int) -> list[Content]:
-        """Return at most `height` lines. Pure: depends only on `state`, `now` and `shift`."""
+        """Return at most `height` lines.
+
+        Pure: depends only on `state`, `now` and `shift`.
+        """
         raise NotImplementedError
 
     def has_something(self) -> bool:

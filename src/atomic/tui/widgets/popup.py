@@ -25,7 +25,10 @@ ROOM_FOR_DESCRIPTION = 40
 
 
 class Popup(Widget):
-    """Shows the rows around the selected one. Its only own state is the scroll position."""
+    """Shows the rows around the selected one.
+
+    Its only own state is the scroll position.
+    """
 
     DEFAULT_CSS = """
     Popup {

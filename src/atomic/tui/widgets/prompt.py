@@ -67,7 +67,10 @@ class PromptArea(TextArea):
         return sum(len(self.document.get_line(line)) + 1 for line in range(row)) + column
 
     def put(self, text: str) -> None:
-        """Replace the text and move the cursor to its end. Undo restores the previous text."""
+        """Replace the text and move the cursor to its end.
+
+        Undo restores the previous text.
+        """
         self.history.checkpoint()
         self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
         self.move_cursor(self.document.end)
@@ -105,7 +108,10 @@ class PromptArea(TextArea):
 
 
 def _edits(area: PromptArea) -> dict[str, Callable[[], object]]:
-    """Return the keys that only edit. They cannot be remapped, so they are not in the table."""
+    """Return the keys that only edit.
+
+    They cannot be remapped, so they are not in the table.
+    """
     return {
         "backspace": area.action_delete_left,
         "shift+backspace": area.action_delete_left,
@@ -342,7 +348,9 @@ class Prompt(Vertical):
             self._take(row)
 
     def action_history_back(self) -> None:
-        """Move up. In the first line recall the previous text; if empty, the queued one."""
+        """Move up. In the first line recall the previous text; if empty, the queued
+        one.
+        """
         if self.has_queue and self.is_empty:
             self.post_message(self.TakeBack())
         elif not self._area.cursor_at_first_line:

@@ -29,7 +29,9 @@ _NEEDED = ("?", "/", "⏎", "@", "!")  # the hints that remain longest: they lea
 
 
 class StatusLine(Panel):
-    """One line. `hints` and `words` come from the app, such as the keys of an open list."""
+    """One line. `hints` and `words` come from the app, such as the keys of an open
+    list.
+    """
 
     DEFAULT_CSS = """
     StatusLine { height: 1; width: 1fr; background: $panel; padding: 0 1; }

@@ -145,7 +145,10 @@ def _line(row: _Row, width: int, ids: int) -> Content:
 
 
 def _waits(row: _Row, width: int) -> list[Content]:
-    """Return the blocking tasks in a long and a short form. The title takes precedence."""
+    """Return the blocking tasks in a long and a short form.
+
+    The title takes precedence.
+    """
     if not row.waits_for or row.status is TaskStatus.IN_PROGRESS or width < 24:
         return []
     first, *others = row.waits_for

@@ -1,4 +1,7 @@
-"""The conversation as one widget that paints only its visible rows. `Viewport` places them."""
+"""The conversation as one widget that paints only its visible rows.
+
+`Viewport` places them.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ _STEPS = 64  # the scrollbar moves in this number of steps
 
 
 class TranscriptView(ScrollView, can_focus=True):
-    """Shows `Screen.blocks`, with a cursor, clicks and selection. Call `sync` for each frame.
+    """Shows `Screen.blocks`, with a cursor, clicks and selection.
+
+    Call `sync` for each frame.
 
     Textual's scroll offset only follows the viewport, for the scrollbar.
     """
@@ -182,7 +187,9 @@ class TranscriptView(ScrollView, can_focus=True):
             self.refresh()
 
     def _ready(self) -> Viewport | None:
-        """Return the viewport with the changes since the last frame, or None without blocks."""
+        """Return the viewport with the changes since the last frame, or None without
+        blocks.
+        """
         viewport = self._viewport
         if viewport is None:
             return None
@@ -208,7 +215,10 @@ class TranscriptView(ScrollView, can_focus=True):
         self._update_scrollbar(viewport)
 
     def _show_welcome(self, viewport: Viewport) -> None:
-        """Show the welcome text in an empty conversation. Repaint only if it changed."""
+        """Show the welcome text in an empty conversation.
+
+        Repaint only if it changed.
+        """
         before = self._welcome
         self._welcome = []
         if is_welcome(self._state):
@@ -224,7 +234,8 @@ class TranscriptView(ScrollView, can_focus=True):
         step = max(1, viewport.total // _STEPS)
         total = -(-viewport.total // step) * step
         y = max(0, total - height) if viewport.is_following or viewport.is_at_end() else viewport.top
-        # Set without watchers: a new virtual size would trigger a layout of the whole screen.
+        # Set without watchers: a new virtual size would trigger a layout of the whole
+        # screen.
         self.set_reactive(cast("Reactive[Size]", Widget.virtual_size), Size(viewport.painter.width, total))
         self.set_reactive(Widget.scroll_y, float(y))
         self.set_reactive(cast("Reactive[float]", Widget.scroll_target_y), float(y))
@@ -236,7 +247,9 @@ class TranscriptView(ScrollView, can_focus=True):
     # scrolling
 
     def scroll_lines(self, by: int) -> None:
-        """Scroll by exactly this number of lines, even if hidden heights are only estimates."""
+        """Scroll by exactly this number of lines, even if hidden heights are only
+        estimates.
+        """
         viewport = self._ready()
         if viewport is not None:
             viewport.scroll_by(by)
@@ -374,7 +387,10 @@ class TranscriptView(ScrollView, can_focus=True):
     # mouse
 
     def on_click(self, event: events.Click) -> None:
-        """Open a link, toggle a card, or follow the end. Select a word or block on more clicks."""
+        """Open a link, toggle a card, or follow the end.
+
+        Select a word or block on more clicks.
+        """
         viewport = self._viewport
         if event.chain > 1:
             event.prevent_default()  # Textual would select the whole conversation
@@ -414,8 +430,8 @@ class TranscriptView(ScrollView, can_focus=True):
         self.screen.selections = {self: Selection(start, end)}
 
     def _toggle(self, block: Block) -> None:
-        # The clicked row stays where it is. If the end is still visible afterwards, it is
-        # followed again.
+        # The clicked row stays where it is. If the end is still visible afterwards, it
+        # is followed again.
         if self._viewport is not None:
             self._viewport.leave_end()
         self._toggled = block.id, block.version
@@ -479,7 +495,10 @@ class TranscriptView(ScrollView, can_focus=True):
     # selection
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the selected text without signs and tree lines. Whole blocks as their source."""
+        """Return the selected text without signs and tree lines.
+
+        Whole blocks as their source.
+        """
         viewport = self._ready()
         if viewport is None:
             return None
@@ -500,7 +519,10 @@ class TranscriptView(ScrollView, can_focus=True):
         return "\n".join(lines), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Repaint the selection. If dragged out of the view, it ends at the edge of the view."""
+        """Repaint the selection.
+
+        If dragged out of the view, it ends at the edge of the view.
+        """
         self.refresh()
         viewport = self._viewport
         if selection is None or viewport is None or not viewport.rows:
