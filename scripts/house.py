@@ -13,7 +13,7 @@ The columns:
     helpers   private functions of at most six lines that are used in one place only
     nested    conditional expressions with another one in them, `a if b else c if d else e`
     packed    assignments of several values in one statement, `a, b = x, y`
-    doors     imports of a module inside another room instead of the room itself
+    doors     imports of a module of another room that the room does not name as public
     split     classes cut in two files: one subclass, elsewhere, and no other use
 
 The last line counts `names`: public names of classes that several modules define.
@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import re
 import sys
 import tokenize
 from collections import Counter, defaultdict
@@ -204,12 +205,19 @@ def find_names(modules: list[Module]) -> Iterator[Finding]:
 
 
 def find_doors(modules: list[Module]) -> Iterator[Finding]:
-    """Yield imports of a module of another room, `from atomic.room.module import name`.
+    """Yield imports of private modules of another room.
 
-    `from atomic.room import module` is such an import too. Imports inside functions and for
-    types count.
+    Public are the room itself and the modules that its docstring names after "Public
+    modules:". `from atomic.room import module` is such an import too. Imports inside
+    functions and for types count.
     """
     names = {module.name for module in modules}
+    public: set[str] = set()
+    for module in modules:
+        public.update(public_modules(module))
+        if module.is_package:
+            # A function may have the name of its module.
+            public.update(f"{module.name}.{name}" for name in module.imports)
     rooms = {module.name for module in modules if module.is_package and module.name.count(".") == 1}
     for module in modules:
         for node in module.nodes:
@@ -222,8 +230,19 @@ def find_doors(modules: list[Module]) -> Iterator[Finding]:
                 targets = submodules if origin in rooms else {origin}
             for target in sorted(targets):
                 room = ".".join(target.split(".")[:2])
-                if target != room and room in rooms and room != f"{PACKAGE}.{module.room}":
+                is_other = room in rooms and room != f"{PACKAGE}.{module.room}"
+                if is_other and target != room and target not in public:
                     yield module.find(node, target)
+
+
+def public_modules(room: Module) -> set[str]:
+    """Return the modules of a room that other rooms may import, from its docstring."""
+    if not room.is_package:
+        return set()
+    text = ast.get_docstring(ast.parse(room.source)) or ""
+    _, _, listed = text.partition("Public modules:")
+    paragraph = listed.partition("\n\n")[0]
+    return {f"{room.name}.{name}" for name in re.findall(r"`([a-z_.]+)`", paragraph)}
 
 
 Key = tuple[str, str]  # the module and the name of a class

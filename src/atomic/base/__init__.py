@@ -1,4 +1,8 @@
 """Shared by all rooms: errors, text, files, HTTP on loopback, redaction and usage.
 
 It must not know any other room. Start with `errors`.
+
+Public modules: `arguments`, `errors`, `files`, `flags`, `formats`, `http`,
+`http_server`, `lazy_types`, `redaction`, `sse`, `steering`, `step_names`, `terminal`,
+`text`, `untrusted_files`, `usage`.
 """

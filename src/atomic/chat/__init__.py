@@ -5,4 +5,6 @@ events (`protocol.py`) through `client.py`. In the engine's process `engine.py` 
 the intents; `conversation.py` talks to the agent, `workflows.py` follows runs of
 workflows, `log.py` keeps the conversation on disk. The room knows no terminal. Start
 with `protocol.py` and `engine.py`.
+
+Public modules: `client`, `prompt_history`, `protocol`.
 """

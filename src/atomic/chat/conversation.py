@@ -22,8 +22,7 @@ from atomic.chat.log import ChatLog, last_exchanges
 from atomic.chat.protocol import Activity, Level
 from atomic.chat.questions import Questions
 from atomic.chat.runs import INTERRUPTED, BackgroundTasks, End, Run
-from atomic.commands import TurnPrompt
-from atomic.commands.errors import CommandError
+from atomic.commands import CommandError, TurnPrompt
 from atomic.providers import (
     AgentEvent,
     AgentProvider,

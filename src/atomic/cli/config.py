@@ -14,8 +14,7 @@ from atomic.base.errors import ExitCode
 from atomic.base.redaction import Redactor
 from atomic.base.terminal import one_line
 from atomic.cli.streams import json_line, put, put_table, tell
-from atomic.config import config_files
-from atomic.config.loader import Layer, read_layers
+from atomic.config import Layer, config_files, read_layers
 from atomic.config.schema import SHAPE, Key
 
 _VARIABLES = {"agent": "ATOMIC_AGENT", "model": "ATOMIC_MODEL"}

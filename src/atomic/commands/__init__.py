@@ -1,6 +1,8 @@
 """Slash commands: parse, registry, hints and built-ins.
 
 A command sees only its `CommandContext`.
+
+Public modules: `from_workflows`.
 """
 
 from atomic.commands.builtin import builtin_commands
@@ -11,7 +13,7 @@ from atomic.commands.context import (
     SessionSummary,
     TurnPrompt,
 )
-from atomic.commands.dispatch import dispatch
+from atomic.commands.dispatch import call_agents, dispatch
 from atomic.commands.errors import (
     BusyError,
     CommandClashError,
@@ -48,6 +50,7 @@ __all__ = [
     "UnsupportedError",
     "agent_prompt",
     "builtin_commands",
+    "call_agents",
     "complete",
     "dispatch",
     "entity_commands",

@@ -6,9 +6,11 @@ only values that spend and skip no more than the user allows. Every other key is
 warning.
 
 Start with `loader`.
+
+Public modules: `ralph_flags`, `schema`.
 """
 
-from atomic.config.loader import load_settings
+from atomic.config.loader import Layer, load_settings, read_layers
 from atomic.config.paths import atomic_home, config_files, current_folder, find_project
 from atomic.config.repositories import common_folder, git_folder, main_checkout, up_to_repository
 from atomic.config.schema import read_duration, read_limit
@@ -19,6 +21,7 @@ __all__ = [
     "CapSettings",
     "ConfigError",
     "EnvSettings",
+    "Layer",
     "ProviderSettings",
     "Settings",
     "atomic_home",
@@ -30,6 +33,7 @@ __all__ = [
     "load_settings",
     "main_checkout",
     "read_duration",
+    "read_layers",
     "read_limit",
     "up_to_repository",
 ]

@@ -8,7 +8,7 @@ Copilot; `Entity.expand()` returns the prompt of one. Start reading with `regist
 from atomic.entities.errors import BodyError, EntityNotFoundError
 from atomic.entities.model import Diagnostic, Entity, EntityKind, Location, Provider, Source
 from atomic.entities.normalize import KNOWN_TOOLS
-from atomic.entities.registry import EntityRegistry
+from atomic.entities.registry import EntityRegistry, find_covering
 
 __all__ = [
     "KNOWN_TOOLS",
@@ -21,4 +21,5 @@ __all__ = [
     "Location",
     "Provider",
     "Source",
+    "find_covering",
 ]

@@ -6,6 +6,8 @@ repository's plain data in it (`repository.py`, the place to start reading).
 
 `snapshots.py` keeps the state of a folder, `folder_changes.py` records what changes
 while an agent works, and `apply.py` makes recorded changes again.
+
+Public modules: `calls`.
 """
 
 from atomic.git.addresses import RemoteAddress, read_address
@@ -15,9 +17,10 @@ from atomic.git.folder_changes import Changes, FileWatch, watch_folder
 from atomic.git.patches import split_mail, split_patch
 from atomic.git.refs import Refs, read_refs
 from atomic.git.repository import Repository, find_repository, uncommitted_in_submodules
-from atomic.git.snapshots import FileChange, FolderSnapshot, SnapshotStore, shared_snapshot_store
+from atomic.git.snapshots import ChangeStatus, FileChange, FolderSnapshot, SnapshotStore, shared_snapshot_store
 
 __all__ = [
+    "ChangeStatus",
     "Changes",
     "FileChange",
     "FileWatch",

@@ -4,6 +4,10 @@
 connection, terminal or agent. `drawing/` shows a compiled graph as text, SVG or
 Mermaid. Start reading with `engine/builder.py`, `engine/compile.py` and
 `engine/token.py`.
+
+Public modules: `drawing.text`, `engine`, `engine.builder`, `engine.context`,
+`engine.edits`, `engine.errors`, `engine.history`, `engine.journal`, `engine.node`,
+`engine.nodes`, `engine.state`.
 """
 
 from atomic.graph.engine import reducers

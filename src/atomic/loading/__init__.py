@@ -3,4 +3,7 @@
 Nothing of a project runs before the user has trusted it.
 
 Start with `catalog`.
+
+Public modules: `catalog`, `executables`, `metadata`, `new_workflow`, `project_check`,
+`project_tools`, `run_changes`, `trust`, `trust_store`.
 """

@@ -6,6 +6,8 @@ ends too: TERM, a grace period, KILL, and a check that it is gone. Only a proces
 moves to another group on purpose can escape.
 
 Start with `execute`, which runs a program to its end, and `program` for one that stays.
+
+Public modules: `temporary_folders`.
 """
 
 from atomic.processes.execute import MAX_OUTPUT, ExecOutputError, ExecResult, ExecTimeoutError, execute

@@ -4,6 +4,9 @@
 Each agent has a package with the same file names: `provider`, `session`, `launch`,
 `translate`, `messages`, `limits`. This room does not import workflows, runs or the
 screen.
+
+Public modules: `answers`, `base`, `environment`, `errors`, `events`, `mcp_servers`,
+`model_names`, `programs`, `prompt_title`, `recording`, `replay`, `selection`.
 """
 
 from atomic.providers.base import (

@@ -93,7 +93,7 @@ class ConfiguredServers:
         return SessionMcp([*servers, *moved_servers], disabled if can.mcp_switching else (), notices)
 
     def _as_server(self, answer: McpAnswer) -> McpServer:
-        from atomic.mcp.session_servers import started_in
+        from atomic.mcp import started_in
 
         entry = answer.resolved if self._trusted else started_in(answer.resolved, self._home)
         return _server(entry, tools=answer.tools)
@@ -102,8 +102,7 @@ class ConfiguredServers:
         """Return an agent's own servers, started in the home folder, and the errors of
         the others.
         """
-        from atomic.mcp import McpVariableError
-        from atomic.mcp.session_servers import started_in
+        from atomic.mcp import McpVariableError, started_in
 
         servers: list[McpServer] = []
         missing: list[McpVariableError] = []
@@ -120,7 +119,7 @@ class ConfiguredServers:
         """Yield messages about servers that refer to the current folder and start in
         another one.
         """
-        from atomic.mcp.session_servers import names_current_folder
+        from atomic.mcp import names_current_folder
 
         for entry in entries:
             if names_current_folder(entry):
@@ -142,7 +141,7 @@ class ConfiguredServers:
         """
         if not entries:
             return []
-        from atomic.mcp.session_servers import with_variables
+        from atomic.mcp import with_variables
         from atomic.mcp.tool_queries import ask_for_tools
         from atomic.providers.environment import child_environment
 

@@ -5,4 +5,6 @@ It is a workflow like any other, built with what workflow authors import; no oth
 knows it. Start reading in `workflow.py`, then `task_nodes.py`. The roles' instructions
 are in `entities/builtin/agents/`, the data of each prompt in `prompts.py`, the report
 in `report.py`.
+
+Public modules: `checkout`, `definition`, `users_files`.
 """

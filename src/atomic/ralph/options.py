@@ -15,8 +15,7 @@ import msgspec
 from atomic.base.errors import AtomicError, ExitCode
 from atomic.base.redaction import MARK, Redactor
 from atomic.base.untrusted_files import read_bounded_text
-from atomic.config import read_duration
-from atomic.config.loader import read_layers
+from atomic.config import read_duration, read_layers
 from atomic.config.ralph_flags import DEFAULTS, NAME
 from atomic.git import find_repository
 from atomic.loading.project_check import CheckCommand, find_check

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from atomic.git.snapshots import FolderSnapshot
+from atomic.git import FolderSnapshot
 from atomic.ralph.checkout import commit_hooks
 from atomic.ralph.checks import CheckHistory
 from atomic.ralph.definition import DEFAULTS

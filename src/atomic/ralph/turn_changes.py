@@ -15,8 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from atomic.git import FileChange, FolderSnapshot, SnapshotStore, find_repository
-from atomic.git.snapshots import ChangeStatus
+from atomic.git import ChangeStatus, FileChange, FolderSnapshot, SnapshotStore, find_repository
 from atomic.ralph.run_folder import Ralph, RunFolder, has_answer
 from atomic.ralph.state import Span
 

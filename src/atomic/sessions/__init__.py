@@ -2,6 +2,9 @@
 
 This package knows no agents and no workflows. Start with `store`; the journal starts in
 `journal`.
+
+Public modules: `database`, `errors`, `facts`, `files`, `history`, `html`, `inbox`,
+`logs`, `model`, `report`, `started`, `store`, `timeline`.
 """
 
 from typing import TYPE_CHECKING, Any

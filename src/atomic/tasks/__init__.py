@@ -14,6 +14,7 @@ from atomic.tasks.task import (
     TasksError,
     TaskStatus,
     UnknownStatusError,
+    named,
 )
 from atomic.tasks.task import Task as WorkflowTask
 
@@ -30,4 +31,5 @@ __all__ = [
     "UnknownStatusError",
     "WorkflowTask",
     "convert_feature_list",
+    "named",
 ]

@@ -1,1 +1,4 @@
-"""The screen in a browser on this machine. Start with `command.py`."""
+"""The screen in a browser on this machine. Start with `command.py`.
+
+Public modules: `command`.
+"""

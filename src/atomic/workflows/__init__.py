@@ -3,6 +3,9 @@
 This package does not know how a run is executed. It must import quickly, so SQLite and
 the code that runs a workflow are imported on use. Start with `builder` and
 `definition`.
+
+Public modules: `builder`, `capabilities`, `definition`, `errors`, `nodes`, `runtime`,
+`task_loop`.
 """
 
 from typing import TYPE_CHECKING, Any
