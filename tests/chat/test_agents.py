@@ -18,7 +18,7 @@ async def never() -> SessionOptions:
     return SessionOptions()
 
 
-async def test_the_user_says_how_long_an_agent_may_take_to_start(
+async def test_a_user_can_set_how_long_an_agent_may_take_to_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ATOMIC_START_SECONDS", "0.2")

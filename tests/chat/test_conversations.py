@@ -43,7 +43,7 @@ async def history(screen: EngineScreen) -> list[Any]:
     return [decode_event(raw) for news in screen.heard if isinstance(news, History) for raw in news.events]
 
 
-async def test_a_conversation_is_a_folder_from_its_first_prompt_on(user: User) -> None:
+async def test_a_conversation_is_saved_from_its_first_prompt(user: User) -> None:
     user.env["MY_API_TOKEN"] = "sk-very-secret-token-4711"
     agent = recording(user, call(text("It is sk-very-sec"), text("ret-token-4711."), end("It is."), pause=0.01))
     async with engine(user, "--agent", agent, "--model", "m1") as screen:
@@ -76,7 +76,7 @@ async def test_a_conversation_is_a_folder_from_its_first_prompt_on(user: User) -
     assert (refused.exit_code, f"atomic chat --resume {folder.name}" in refused.stderr) == (2, True)
 
 
-async def test_a_secret_that_comes_in_pieces_is_not_kept(user: User) -> None:
+async def test_a_secret_split_over_several_writes_is_not_saved(user: User) -> None:
     has_puppet(user)
     user.env["MY_API_TOKEN"] = "sk-very-secret-token-4711"
     async with engine(user, "--agent", AGENT) as screen:
@@ -88,7 +88,7 @@ async def test_a_secret_that_comes_in_pieces_is_not_kept(user: User) -> None:
     assert [line["text"] for line in log_of(folder) if line["type"] == "shell_said"] == ["[redacted] here\n", "and on"]
 
 
-async def test_broken_settings_are_said_where_an_agent_is_needed(user: User) -> None:
+async def test_broken_settings_are_reported_when_an_agent_is_needed(user: User) -> None:
     user.sets("agent = = nonsense")
     async with engine(user) as screen:
         status = await screen.until(lambda news: isinstance(news, StatusChanged) and news.problem != "")
@@ -97,7 +97,7 @@ async def test_broken_settings_are_said_where_an_agent_is_needed(user: User) -> 
         assert (await screen.ask("/help")).status == "done"
 
 
-async def test_a_conversation_goes_on_in_another_engine(user: User) -> None:
+async def test_a_conversation_is_resumed_in_another_engine(user: User) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         await screen.ask(steps({"say": "one"}))
@@ -126,7 +126,7 @@ async def test_a_conversation_goes_on_in_another_engine(user: User) -> None:
     ]
 
 
-async def test_an_agent_that_cannot_resume_is_told_what_was_said(user: User) -> None:
+async def test_an_agent_that_cannot_resume_gets_the_last_exchanges(user: User) -> None:
     has_puppet(user, "--forgetful")
     async with engine(user, "--agent", AGENT) as screen:
         await screen.ask(steps({"say": "one"}))
@@ -141,7 +141,7 @@ async def test_an_agent_that_cannot_resume_is_told_what_was_said(user: User) -> 
 
 
 @pytest.mark.timed
-async def test_five_thousand_messages_are_opened_quickly(user: User) -> None:
+async def test_a_conversation_of_five_thousand_messages_opens_quickly(user: User) -> None:
     agent = recording(user, call(text("one"), end("one")))
     async with engine(user, "--agent", agent) as screen:
         await screen.ask("begin")
@@ -159,7 +159,7 @@ async def test_five_thousand_messages_are_opened_quickly(user: User) -> None:
         assert all(len(news.events) <= 500 for news in screen.heard if isinstance(news, History))
 
 
-async def test_clear_begins_another_conversation(user: User) -> None:
+async def test_clear_starts_a_new_conversation(user: User) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         await screen.ask(steps({"say": "one"}))
@@ -175,7 +175,7 @@ async def test_clear_begins_another_conversation(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_the_model_is_listed_picked_and_set(user: User) -> None:
+async def test_models_are_listed_picked_and_set(user: User) -> None:
     models = [call(text("x"), end("x"), match="go", model="m1"), call(text("y"), end("y"), match="go", model="m2")]
     agent = recording(user, *models)
     async with engine(user, "--agent", agent) as screen:
@@ -195,7 +195,7 @@ async def test_the_model_is_listed_picked_and_set(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_another_agent_is_told_the_summary_of_the_first(user: User) -> None:
+async def test_another_agent_gets_a_summary_from_the_first(user: User) -> None:
     first = recording(
         user,
         call(text("I did it."), end("I did it."), match="begin"),
@@ -218,7 +218,7 @@ async def test_another_agent_is_told_the_summary_of_the_first(user: User) -> Non
 
 
 @pytest.mark.ci
-async def test_where_nobody_can_summarise_the_last_exchanges_go_along(user: User) -> None:
+async def test_another_agent_gets_the_last_exchanges_when_the_summary_fails(user: User) -> None:
     first = recording(user, call(text("I did it."), end("I did it."), match="begin"))
     second = user.home / "second.jsonl"
     answers = [call(text("Aye."), end("Aye."), match="begin(.|\n)*I did it(.|\n)*sail it")]
@@ -281,7 +281,7 @@ async def test_mcp_servers_are_shown_and_switched(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_agents_work_side_by_side(user: User) -> None:
+async def test_several_sub_agents_work_at_the_same_time(user: User) -> None:
     for name in ("thinker", "checker"):
         agent_file(user.project / ".atomic", name, f"You are the {name}.")
     agent = recording(

@@ -25,7 +25,7 @@ PATHS = ["README.md", "src/app.py", "src/apple/tree.py", "docs/application.md", 
         ("nothing like this", []),
     ],
 )
-def test_the_best_come_first(text: str, found: list[str]) -> None:
+def test_the_best_matches_come_first(text: str, found: list[str]) -> None:
     assert list(best(text, PATHS, 4))[: len(found) or 4] == found
     assert best("", PATHS, 2) == ("README.md", "zebra.txt")
 
@@ -38,7 +38,7 @@ def repository(folder: Path) -> None:
         (folder / name).write_text("")
 
 
-async def test_what_git_ignores_is_not_offered_and_nothing_of_the_repository_runs(tmp_path: Path) -> None:
+async def test_ignored_files_are_not_offered_and_no_program_of_the_repository_runs(tmp_path: Path) -> None:
     repository(tmp_path)
     hook = tmp_path / "hook.sh"
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
@@ -49,7 +49,7 @@ async def test_what_git_ignores_is_not_offered_and_nothing_of_the_repository_run
     assert not (tmp_path / "ran").exists()
 
 
-async def test_a_folder_without_git_is_walked(tmp_path: Path) -> None:
+async def test_files_are_found_in_a_folder_without_git(tmp_path: Path) -> None:
     for name in ("x.txt", "node_modules/y.txt", ".hidden/z.txt", "below/w.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")

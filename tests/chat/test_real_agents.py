@@ -161,7 +161,7 @@ async def test_commands_of_a_conversation(user: User, name: str) -> None:
 
 
 @pytest.mark.full
-async def test_a_conversation_goes_over_to_another_agent(user: User) -> None:
+async def test_another_agent_continues_the_conversation(user: User) -> None:
     scripts = {"one": "The boat is built.", "two": "Aye."}
     async with ModelServer(scripts, models=("scripted-1", "scripted-2")) as server:
         prepare(user, "claude", server)

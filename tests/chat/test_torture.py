@@ -39,7 +39,7 @@ workflow = graph(S).tool("slow", slow).ask_user("q", "Well?", options=["a", "b"]
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(3))
-async def test_stopped_at_any_moment(user: User, seed: int) -> None:
+async def test_runs_stopped_at_random_moments_end_once_and_leave_no_process(user: User, seed: int) -> None:
     has_puppet(user)
     workflow(user, "steps", STEPS)
     random = Random(seed)
@@ -69,7 +69,7 @@ async def _one(screen: EngineScreen, random: Random) -> str:
     return run
 
 
-async def test_what_is_stopped_before_it_begins_ends(user: User) -> None:
+async def test_a_run_stopped_before_it_starts_ends(user: User) -> None:
     has_puppet(user)
     workflow(user, "steps", STEPS)
     async with engine(user, "--agent", AGENT) as screen:

@@ -99,7 +99,7 @@ async def test_a_question_is_answered_or_dismissed(user: User) -> None:
         screen.check_ends()
 
 
-async def test_two_questions_at_once_wait_for_their_own_answers(user: User) -> None:
+async def test_two_open_questions_each_get_their_own_answer(user: User) -> None:
     asked = {"type": "question_asked", "questions": [question("One?", "a", "b"), question("Two?", "c", "d")]}
     agent = recording(user, call(asked, text("Thanks."), end("Thanks.")))
     async with engine(user, "--agent", agent) as screen:
@@ -117,7 +117,7 @@ async def test_two_questions_at_once_wait_for_their_own_answers(user: User) -> N
         ]
 
 
-async def test_an_interrupt_ends_the_turn_and_the_conversation_goes_on(user: User) -> None:
+async def test_the_conversation_continues_after_an_interrupted_turn(user: User) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         run = screen.submit(steps({"say": "now"}, {"wait": True}))
@@ -135,7 +135,7 @@ async def test_an_interrupt_ends_the_turn_and_the_conversation_goes_on(user: Use
         screen.check_ends()
 
 
-async def test_a_deaf_agent_is_broken_off_at_once_and_leaves_nothing(user: User) -> None:
+async def test_a_forced_stop_ends_an_unresponsive_agent_and_leaves_no_process(user: User) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         run = screen.submit(steps({"say": "now"}, {"deaf": True}))
@@ -150,7 +150,7 @@ async def test_a_deaf_agent_is_broken_off_at_once_and_leaves_nothing(user: User)
         assert len(puppets) == 1
 
 
-async def test_a_dead_agent_is_an_end_like_any_other(user: User) -> None:
+async def test_a_turn_fails_when_its_agent_dies_and_the_next_one_works(user: User) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         assert (await screen.ask(steps({"say": "one"}))).status == "done"
@@ -161,7 +161,7 @@ async def test_a_dead_agent_is_an_end_like_any_other(user: User) -> None:
         screen.check_ends()
 
 
-async def test_a_second_prompt_is_refused_while_commands_run_beside(user: User) -> None:
+async def test_during_a_turn_commands_run_and_a_second_prompt_is_refused(user: User) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         run = screen.submit(steps({"say": "now"}, {"wait": True}))
@@ -180,7 +180,7 @@ async def test_a_second_prompt_is_refused_while_commands_run_beside(user: User) 
     "how",
     ["hang up", *(pytest.param(name, marks=pytest.mark.full) for name in ("SIGTERM", "SIGHUP")), "SIGKILL"],
 )
-async def test_the_end_of_the_screen_is_the_end_of_all_agents(user: User, how: str) -> None:
+async def test_agents_end_when_the_screen_ends(user: User, how: str) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         run = screen.submit(steps({"say": "now"}, {"deaf": True}))
@@ -198,7 +198,7 @@ async def test_the_end_of_the_screen_is_the_end_of_all_agents(user: User, how: s
 
 
 @pytest.mark.ci
-async def test_a_command_line_is_run_by_the_shell_and_goes_along(user: User) -> None:
+async def test_a_shell_command_streams_its_output_and_can_be_stopped(user: User) -> None:
     has_puppet(user)
     user.env["SHELL"] = "/bin/bash"
     async with engine(user, "--agent", AGENT) as screen:
@@ -221,7 +221,7 @@ async def test_a_command_line_is_run_by_the_shell_and_goes_along(user: User) -> 
 
 
 @pytest.mark.ci
-async def test_what_the_shell_said_is_told_to_the_agent_once(user: User) -> None:
+async def test_shell_output_is_sent_to_the_agent_once(user: User) -> None:
     agent = recording(
         user,
         call(text("I see."), end("I see."), match=r"\$ echo 4711\n4711"),
@@ -235,7 +235,7 @@ async def test_what_the_shell_said_is_told_to_the_agent_once(user: User) -> None
 
 
 @pytest.mark.ci
-async def test_without_an_agent_one_sentence_says_what_to_do(user: User) -> None:
+async def test_without_an_agent_the_user_learns_how_to_install_one(user: User) -> None:
     user.has_no_agents()
     async with engine(user) as screen:
         status = await screen.until(lambda news: isinstance(news, StatusChanged) and news.problem != "")
@@ -250,7 +250,7 @@ async def test_without_an_agent_one_sentence_says_what_to_do(user: User) -> None
 
 
 @pytest.mark.ci
-async def test_events_of_an_end_by_error_say_why(user: User) -> None:
+async def test_a_failed_turn_reports_why_and_how_to_retry(user: User) -> None:
     agent = recording(user, call(end(reason="error", error="it broke")), call(end(reason="limit", error="429")))
     async with engine(user, "--agent", agent) as screen:
         ended = await screen.ask("one")

@@ -110,7 +110,7 @@ async def under_way(screen: EngineScreen, user: User) -> str:
     return run
 
 
-async def test_a_workflow_is_followed_to_its_end(user: User) -> None:
+async def test_a_workflow_is_followed_until_it_completes(user: User) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         run = await under_way(screen, user)
@@ -139,7 +139,7 @@ async def test_every_step_of_a_map_has_its_node_in_the_drawing(user: User) -> No
         assert set(nodes) <= set(drawn.positions)
 
 
-async def test_flags_are_those_of_the_command_line(user: User) -> None:
+async def test_a_workflow_takes_the_same_flags_as_on_the_command_line(user: User) -> None:
     has_puppet(user)
     workflow(user, "flags", FLAGS)
     async with engine(user, "--agent", AGENT) as screen:
@@ -160,7 +160,7 @@ async def test_flags_are_those_of_the_command_line(user: User) -> None:
 
 
 @pytest.mark.parametrize("flow", [UNLOGGED, CLOSES_ITS_OUTPUT], ids=["without a log", "without a pipe"])
-async def test_events_of_a_run_come_from_its_pipe_and_else_from_its_log(user: User, flow: str) -> None:
+async def test_events_arrive_without_the_log_and_without_the_pipe(user: User, flow: str) -> None:
     has_puppet(user)
     workflow(user, "steps", flow)
     async with engine(user, "--agent", AGENT) as screen:
@@ -203,7 +203,7 @@ async def test_secrets_in_events_of_a_run_are_not_shown(user: User) -> None:
         assert SECRET not in repr(events)
 
 
-async def test_a_question_of_a_workflow_is_answered_while_it_waits(user: User) -> None:
+async def test_a_workflows_question_is_answered_here_or_on_the_command_line(user: User) -> None:
     has_puppet(user)
     workflow(user, "asks", ASKS)
     async with engine(user, "--agent", AGENT) as screen:
@@ -241,7 +241,7 @@ async def test_a_dismissed_question_pauses_the_run(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_an_interrupt_pauses_and_resume_goes_on(user: User) -> None:
+async def test_an_interrupted_workflow_pauses_and_can_be_resumed(user: User) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         run = await under_way(screen, user)
@@ -257,7 +257,7 @@ async def test_an_interrupt_pauses_and_resume_goes_on(user: User) -> None:
         screen.check_ends()
 
 
-async def test_a_deaf_workflow_is_ended_by_force(user: User) -> None:
+async def test_a_forced_stop_ends_an_unresponsive_workflow(user: User) -> None:
     has_puppet(user)
     workflow(user, "deaf", DEAF)
     async with engine(user, "--agent", AGENT) as screen:
@@ -275,7 +275,7 @@ async def test_a_deaf_workflow_is_ended_by_force(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_a_run_outlives_the_engine_and_is_watched_again(user: User) -> None:
+async def test_a_run_survives_the_engine_and_can_be_watched_again(user: User) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         run = await under_way(screen, user)
@@ -296,7 +296,7 @@ async def test_a_run_outlives_the_engine_and_is_watched_again(user: User) -> Non
 
 
 @pytest.mark.ci
-async def test_the_death_of_a_run_is_an_end_that_says_how_to_go_on(user: User) -> None:
+async def test_a_killed_run_ends_with_the_command_that_resumes_it(user: User) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         run = await under_way(screen, user)
@@ -306,7 +306,7 @@ async def test_the_death_of_a_run_is_an_end_that_says_how_to_go_on(user: User) -
 
 
 @pytest.mark.ci
-async def test_a_run_without_a_screen_is_watched_and_stopped(user: User) -> None:
+async def test_a_run_from_the_command_line_is_watched_and_stopped(user: User) -> None:
     has_puppet(user)
     workflow(user, "steps", SLOW)
     async with started(user, "run", "--json", "steps", "build it") as running:
@@ -322,7 +322,7 @@ async def test_a_run_without_a_screen_is_watched_and_stopped(user: User) -> None
 
 @pytest.mark.ci
 @pytest.mark.parametrize("pause", [False, True])
-async def test_who_leaves_is_told_how_to_go_on(user: User, pause: bool) -> None:
+async def test_leaving_prints_how_to_return_to_a_run(user: User, pause: bool) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         run = await under_way(screen, user)
@@ -343,7 +343,7 @@ async def test_who_leaves_is_told_how_to_go_on(user: User, pause: bool) -> None:
         await noted(user, "over")
 
 
-async def test_a_strangers_workflow_says_how_to_trust_it(user: User) -> None:
+async def test_an_untrusted_workflow_is_refused_with_the_command_that_trusts_it(user: User) -> None:
     has_puppet(user)
     folder = user.project / ".atomic" / "workflows"
     folder.mkdir(parents=True)
@@ -356,7 +356,7 @@ async def test_a_strangers_workflow_says_how_to_trust_it(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_a_workflow_without_a_graph_is_a_turn_of_the_conversation(user: User) -> None:
+async def test_a_workflow_without_a_graph_runs_as_a_turn(user: User) -> None:
     has_puppet(user)
     workflow(user, "plain", "")
     async with engine(user, "--agent", AGENT) as screen:

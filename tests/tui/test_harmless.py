@@ -11,7 +11,7 @@ from tests.tui.terminal_effects import effects
 VECTORS = vectors()
 
 
-def test_there_are_enough_of_them_and_they_do_something_if_they_are_let() -> None:
+def test_hostile_texts_affect_an_unprotected_terminal() -> None:
     assert len(VECTORS) >= 300
     assert sum(bool(effects(text)) for text in VECTORS) > 100
 
@@ -43,10 +43,10 @@ def test_a_hostile_text_has_no_effect(text: str) -> None:
         ("\ud800", "\ufffd"),
     ],
 )
-def test_what_is_seen_instead(text: str, shown: str) -> None:
+def test_control_characters_are_shown_as_visible_ones(text: str, shown: str) -> None:
     assert harmless(text) == shown
 
 
-def test_harmless_text_stays_as_it_is_when_it_is_made_harmless_again() -> None:
+def test_cleaning_a_text_twice_changes_nothing() -> None:
     for text in VECTORS:
         assert harmless(harmless(text)) == harmless(text)

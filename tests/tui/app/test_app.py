@@ -85,7 +85,7 @@ def last_line(app: AtomicApp) -> str:
     return shown(app).splitlines()[-1]
 
 
-async def test_the_engine_starts_after_the_first_picture_and_learns_the_width() -> None:
+async def test_the_engine_starts_after_the_first_frame_and_gets_the_width() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(90, 24)) as pilot:
@@ -98,7 +98,7 @@ async def test_the_engine_starts_after_the_first_picture_and_learns_the_width() 
         await until(pilot, lambda: ScreenSize(width=65) in link.sent)
 
 
-async def test_a_text_is_on_the_screen_before_anybody_answers_and_its_answer_behind_it() -> None:
+async def test_a_sent_text_is_shown_at_once_and_its_answer_follows() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -116,7 +116,7 @@ async def test_a_text_is_on_the_screen_before_anybody_answers_and_its_answer_beh
         assert not app.store.screen.is_busy
 
 
-async def test_a_prompt_of_the_command_line_is_sent() -> None:
+async def test_a_prompt_from_the_command_line_is_sent() -> None:
     link = ScriptedLink()
     async with app_with(link, prompt="from outside").run_test() as pilot:
         await until(pilot, lambda: link.all(Submit))
@@ -136,7 +136,7 @@ async def test_a_shell_command_goes_to_the_shell() -> None:
 
 
 @pytest.mark.timed
-async def test_esc_is_stopping_at_once_and_the_second_forces() -> None:
+async def test_esc_stops_at_once_and_a_second_esc_forces() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -157,7 +157,7 @@ async def test_esc_is_stopping_at_once_and_the_second_forces() -> None:
         await until(pilot, lambda: "stopping" not in last_line(app))
 
 
-async def test_esc_works_before_the_engine_has_begun() -> None:
+async def test_esc_works_before_the_engine_has_started_the_run() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -166,7 +166,7 @@ async def test_esc_works_before_the_engine_has_begun() -> None:
         assert link.last(Interrupt).run == link.last(Submit).run
 
 
-async def test_a_run_that_ends_while_another_goes_on_leaves_no_spinner() -> None:
+async def test_a_run_that_ends_during_another_leaves_no_spinner() -> None:
     """The old freeze: a reviewer ends while another is active, and nobody hears of it."""
     link = ScriptedLink()
     app = app_with(link)
@@ -183,7 +183,7 @@ async def test_a_run_that_ends_while_another_goes_on_leaves_no_spinner() -> None
         assert "too late" not in shown(app)
 
 
-async def test_nothing_moves_while_nothing_happens() -> None:
+async def test_an_idle_screen_paints_nothing() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -208,7 +208,7 @@ async def test_reduced_motion_counts_no_seconds(monkeypatch: pytest.MonkeyPatch)
 # -- Ctrl+C
 
 
-async def test_ctrl_c_closes_then_stops_then_clears_then_asks(tmp_path: Path) -> None:
+async def test_ctrl_c_closes_then_stops_then_clears_then_reminds(tmp_path: Path) -> None:
     now = [1000.0]
     link = ScriptedLink()
     app = app_with(link, home=tmp_path, clock=lambda: now[0])
@@ -246,7 +246,7 @@ async def test_ctrl_c_closes_then_stops_then_clears_then_asks(tmp_path: Path) ->
     assert link.is_closed
 
 
-async def test_who_types_after_the_reminder_does_not_want_to_leave() -> None:
+async def test_typing_after_the_reminder_cancels_leaving() -> None:
     link, now = ScriptedLink(), [1000.0]
     app = app_with(link, clock=lambda: now[0])
     async with app.run_test() as pilot:
@@ -263,7 +263,7 @@ async def test_who_types_after_the_reminder_does_not_want_to_leave() -> None:
         assert not link.all(Leave)
 
 
-async def test_two_clears_with_letters_in_between_do_not_leave() -> None:
+async def test_clearing_the_prompt_twice_with_letters_between_does_not_leave() -> None:
     link = ScriptedLink()
     app = app_with(link, clock=lambda: 1000.0)
     async with app.run_test() as pilot:
@@ -289,7 +289,7 @@ async def test_the_pill_names_the_key_that_scrolls_to_the_end() -> None:
         assert "new ·" not in shown(app)
 
 
-async def test_a_selection_dragged_into_the_header_ends_at_the_first_line_that_is_seen() -> None:
+async def test_a_selection_dragged_into_the_header_ends_at_the_first_visible_line() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -305,7 +305,7 @@ async def test_a_selection_dragged_into_the_header_ends_at_the_first_line_that_i
 
 
 @pytest.mark.parametrize("state", ["idle", "text", "busy", "dialog"])
-async def test_two_within_a_second_leave_at_once_from_any_state(state: str) -> None:
+async def test_ctrl_c_twice_within_a_second_leaves_from_any_state(state: str) -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -326,7 +326,7 @@ async def test_two_within_a_second_leave_at_once_from_any_state(state: str) -> N
 # -- leaving
 
 
-async def test_ctrl_d_leaves_with_the_engines_last_word() -> None:
+async def test_ctrl_d_leaves_with_the_engines_last_message() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -340,7 +340,7 @@ async def test_ctrl_d_leaves_with_the_engines_last_word() -> None:
     assert link.is_closed
 
 
-async def test_a_command_that_leaves_leaves() -> None:
+async def test_an_exit_command_closes_the_screen() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -350,7 +350,7 @@ async def test_a_command_that_leaves_leaves() -> None:
     assert app.return_value == "bye"
 
 
-async def test_no_key_leaves_that_is_not_in_the_table() -> None:
+async def test_keys_without_an_action_do_not_leave() -> None:
     app = app_with(ScriptedLink())
     async with app.run_test() as pilot:
         await pilot.press("ctrl+q", "ctrl+s", "shift+tab", *"still here")
@@ -359,7 +359,7 @@ async def test_no_key_leaves_that_is_not_in_the_table() -> None:
         assert app.prompt.text == "still here"
 
 
-async def test_a_signal_pauses_what_runs_and_ends_the_engine_too() -> None:
+async def test_a_signal_pauses_runs_and_ends_the_engine() -> None:
     link = ScriptedLink()
     link.on_send = lambda intent: link.say(Left(message="bye")) if isinstance(intent, Leave) else None
     app = app_with(link)
@@ -370,7 +370,7 @@ async def test_a_signal_pauses_what_runs_and_ends_the_engine_too() -> None:
     assert link.all(Leave) == [Leave(pause=True)]
 
 
-async def test_a_screen_that_fails_leaves_alone_what_runs() -> None:
+async def test_a_crashed_screen_leaves_runs_running() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -383,7 +383,7 @@ async def test_a_screen_that_fails_leaves_alone_what_runs() -> None:
 # -- the queue
 
 
-async def test_what_is_sent_while_busy_is_seen_edited_and_sent_one_by_one() -> None:
+async def test_queued_texts_are_shown_edited_and_sent_one_by_one() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -406,7 +406,7 @@ async def test_what_is_sent_while_busy_is_seen_edited_and_sent_one_by_one() -> N
         await until(pilot, lambda: "edits" not in shown(app))
 
 
-async def test_the_queue_waits_after_a_failure_and_goes_on_after_a_success() -> None:
+async def test_the_queue_waits_after_a_failure_and_continues_after_a_success() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(100, 24), notifications=True) as pilot:
@@ -423,7 +423,7 @@ async def test_the_queue_waits_after_a_failure_and_goes_on_after_a_success() -> 
         assert [sent.text for sent in link.all(Submit)] == ["first", "again", "second"]
 
 
-async def test_a_command_for_the_screen_does_not_wait_and_a_workflow_makes_nobody_wait() -> None:
+async def test_screen_commands_skip_the_queue_and_workflows_do_not_block_it() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -439,7 +439,7 @@ async def test_a_command_for_the_screen_does_not_wait_and_a_workflow_makes_nobod
         await until(pilot, lambda: link.last(Submit).text == "second")
 
 
-async def test_the_empty_screen_names_the_agent_once_it_is_there() -> None:
+async def test_the_empty_screen_names_the_agent_once_it_is_ready() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -448,7 +448,7 @@ async def test_the_empty_screen_names_the_agent_once_it_is_there() -> None:
         await until(pilot, partial(_stands, app, "Ask claude for something"))
 
 
-async def test_the_last_line_says_what_esc_would_do_first() -> None:
+async def test_the_last_line_shows_the_effect_of_esc() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -468,7 +468,7 @@ async def test_the_last_line_says_what_esc_would_do_first() -> None:
         assert not link.all(Interrupt)
 
 
-async def test_the_graph_has_the_rows_that_the_other_panels_leave() -> None:
+async def test_the_graph_gets_the_rows_left_by_other_panels() -> None:
     app = app_with(ScriptedLink())
     async with app.run_test(size=(120, 40)) as pilot:
         for tasks, is_whole in ((m.four_tasks(), True), (m.many_tasks(), False)):
@@ -479,7 +479,7 @@ async def test_the_graph_has_the_rows_that_the_other_panels_leave() -> None:
             await until(pilot, partial(_stands_or_not, app, is_whole, "again", "◉ end"))
 
 
-async def test_the_engine_knows_how_long_a_line_may_be() -> None:
+async def test_the_engine_knows_the_width_of_a_line() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -497,7 +497,7 @@ async def test_the_engine_knows_how_long_a_line_may_be() -> None:
 # -- questions and pickers
 
 
-async def test_a_question_opens_by_itself_and_its_answer_goes_back() -> None:
+async def test_a_question_opens_by_itself_and_its_answer_is_sent() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -516,7 +516,7 @@ async def test_a_question_opens_by_itself_and_its_answer_goes_back() -> None:
         await until(pilot, lambda: len(app.screen_stack) == 1)
 
 
-async def test_keys_typed_before_a_question_was_seen_do_not_answer_it() -> None:
+async def test_keys_typed_before_a_question_is_shown_do_not_answer_it() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -532,7 +532,7 @@ async def test_keys_typed_before_a_question_was_seen_do_not_answer_it() -> None:
         await until(pilot, lambda: len(link.all(Answer)) == 2)
 
 
-async def test_a_question_does_not_take_the_letters_of_a_text() -> None:
+async def test_a_question_does_not_take_letters_meant_for_the_prompt() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -548,7 +548,7 @@ async def test_a_question_does_not_take_the_letters_of_a_text() -> None:
         assert not link.all(Answer)
 
 
-async def test_a_question_that_comes_right_after_a_key_opens_a_moment_later() -> None:
+async def test_a_question_right_after_a_key_opens_a_moment_later() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -562,7 +562,7 @@ async def test_a_question_that_comes_right_after_a_key_opens_a_moment_later() ->
         assert link.last(Answer) == Answer(question="q1", answers=("main",))
 
 
-async def test_a_question_that_was_put_off_stays_shut() -> None:
+async def test_a_postponed_question_stays_closed() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -577,7 +577,7 @@ async def test_a_question_that_was_put_off_stays_shut() -> None:
         assert len(app.screen_stack) == 1
 
 
-async def test_keys_that_a_person_has_chosen_work_in_dialogs_too() -> None:
+async def test_remapped_keys_work_in_dialogs() -> None:
     link = ScriptedLink()
     app = app_with(link, settings=Settings(keys={"stop": ("f9",), "questions": ("f8",)}))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -596,7 +596,7 @@ async def test_keys_that_a_person_has_chosen_work_in_dialogs_too() -> None:
         assert link.last(Answer) == Answer(question="q1", answers=None)
 
 
-async def test_a_picker_gives_back_what_was_chosen() -> None:
+async def test_a_picker_sends_the_chosen_row() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -619,7 +619,7 @@ async def test_a_picker_gives_back_what_was_chosen() -> None:
 # -- keys
 
 
-async def test_keys_are_remapped_and_what_is_wrong_with_them_is_said() -> None:
+async def test_keys_are_remapped_and_mistakes_in_them_are_reported() -> None:
     link = ScriptedLink()
     settings = Settings(keys={"keys": ["f9"], "nope": ["f8"]}, warnings=("config.toml: something",))
     app = app_with(link, settings=settings)
@@ -676,7 +676,7 @@ async def test_the_transcript_is_read_block_by_block() -> None:
         assert app.prompt.text == "jy"
 
 
-async def test_the_last_answer_is_copied_and_the_way_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_last_answer_is_copied_and_the_screen_reports_how(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TMUX", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     link = ScriptedLink()
@@ -696,7 +696,7 @@ async def test_the_last_answer_is_copied_and_the_way_is_said(monkeypatch: pytest
         assert "\x1b]52;c;dGhlICoqYW5zd2VyKio=\x07" in written
 
 
-async def test_a_link_never_opens_a_program_in_our_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_link_never_opens_a_program_in_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     opened: list[str] = []
@@ -715,7 +715,7 @@ async def test_a_link_never_opens_a_program_in_our_terminal(monkeypatch: pytest.
         await until(pilot, lambda: opened == ["https://example.com/b"])
 
 
-async def test_who_looks_elsewhere_is_called_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_terminal_notifies_an_absent_user_when_a_turn_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TERM_PROGRAM", raising=False)
     link = ScriptedLink()
     app = app_with(link)
@@ -736,7 +736,7 @@ async def test_who_looks_elsewhere_is_called_when_it_is_done(monkeypatch: pytest
         assert "\x1b]0;● Atomic is done\x07" in written[-1]
 
 
-async def test_who_looks_elsewhere_is_called_when_a_workflow_ends_and_not_when_it_begins(
+async def test_the_terminal_notifies_an_absent_user_when_a_workflow_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("TERM_PROGRAM", raising=False)
@@ -757,7 +757,7 @@ async def test_who_looks_elsewhere_is_called_when_a_workflow_ends_and_not_when_i
         assert "\x1b]0;● Atomic: ralph completed\x07" in written[-1]
 
 
-async def test_files_are_offered_for_the_letters_that_were_asked_last() -> None:
+async def test_files_are_offered_for_the_latest_letters() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -774,7 +774,7 @@ async def test_files_are_offered_for_the_letters_that_were_asked_last() -> None:
         assert "app.py" not in shown(app)
 
 
-async def test_a_theme_is_set_and_an_unknown_one_is_said() -> None:
+async def test_a_theme_is_set_and_an_unknown_one_is_reported() -> None:
     link = ScriptedLink()
     app = app_with(link, theme="light")
     async with app.run_test(notifications=True) as pilot:
@@ -786,9 +786,7 @@ async def test_a_theme_is_set_and_an_unknown_one_is_said() -> None:
 
 
 @pytest.mark.parametrize("terminal", ["linux", "screen", "xterm"])
-async def test_a_terminal_with_16_colours_gets_the_theme_made_of_them(
-    monkeypatch: pytest.MonkeyPatch, terminal: str
-) -> None:
+async def test_a_terminal_with_16_colours_gets_the_ansi_theme(monkeypatch: pytest.MonkeyPatch, terminal: str) -> None:
     monkeypatch.setenv("COLORTERM", "")
     monkeypatch.setenv("TERM", terminal)
     app = app_with(ScriptedLink())
@@ -796,7 +794,7 @@ async def test_a_terminal_with_16_colours_gets_the_theme_made_of_them(
         assert app.theme == "atomic-ansi"
 
 
-async def test_a_shell_command_is_running_not_starting() -> None:
+async def test_a_shell_command_is_shown_as_running() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -807,7 +805,7 @@ async def test_a_shell_command_is_running_not_starting() -> None:
         assert "starting" not in last_line(app)
 
 
-async def test_a_late_colour_of_the_terminal_changes_the_theme_unless_one_was_chosen() -> None:
+async def test_a_late_background_colour_changes_the_theme_unless_one_was_chosen() -> None:
     app = app_with(ScriptedLink())
     async with app.run_test() as pilot:
         await until(pilot, lambda: app.theme == "atomic-dark")
@@ -821,9 +819,7 @@ async def test_a_late_colour_of_the_terminal_changes_the_theme_unless_one_was_ch
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 @pytest.mark.parametrize(("key", "words"), [("ctrl+t", "No tasks yet"), ("f6", "No question waits")])
-async def test_esc_returns_from_a_panel_with_nothing_in_it_and_stops_nothing(
-    size: tuple[int, int], key: str, words: str
-) -> None:
+async def test_esc_closes_an_empty_panel_and_stops_no_run(size: tuple[int, int], key: str, words: str) -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=size, notifications=True) as pilot:
@@ -840,7 +836,7 @@ async def test_esc_returns_from_a_panel_with_nothing_in_it_and_stops_nothing(
         await until(pilot, lambda: bool(link.all(Interrupt)))
 
 
-async def test_esc_brings_a_panel_back_that_was_closed_a_key_before() -> None:
+async def test_esc_reopens_a_panel_closed_by_the_previous_key() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -857,7 +853,7 @@ async def test_esc_brings_a_panel_back_that_was_closed_a_key_before() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (40, 12)])
-async def test_panels_stand_beside_or_above(size: tuple[int, int]) -> None:
+async def test_panels_are_next_to_a_wide_transcript_and_cover_a_narrow_one(size: tuple[int, int]) -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=size) as pilot:

@@ -29,7 +29,7 @@ def test_an_idle_clock_wants_no_timer() -> None:
     assert clock.take(2.0) is Parts.NONE
 
 
-def test_the_first_change_is_shown_at_once_and_what_follows_is_collected() -> None:
+def test_the_first_change_is_painted_at_once_and_later_ones_are_collected() -> None:
     clock = new_clock()
     clock.mark(Parts.ONE, 10.0)
     assert clock.take(10.0) is Parts.ONE
@@ -42,7 +42,7 @@ def test_the_first_change_is_shown_at_once_and_what_follows_is_collected() -> No
     assert clock.next_frame() is None
 
 
-def test_a_key_holds_a_frame_back_but_not_for_ever() -> None:
+def test_a_key_delays_a_frame_for_a_limited_time() -> None:
     clock = new_clock()
     clock.mark(Parts.ONE, 10.0)
     clock.key(10.0)
@@ -54,7 +54,7 @@ def test_a_key_holds_a_frame_back_but_not_for_ever() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 0.05), st.sampled_from(["mark", "key", "look"])), max_size=200))
-def test_no_frame_is_too_early_and_none_is_held_back_too_long(steps: list[tuple[float, str]]) -> None:
+def test_no_frame_is_too_early_or_too_late(steps: list[tuple[float, str]]) -> None:
     clock = new_clock()
     now, frames, since = 100.0, [0.0], None
     for pause, what in steps:

@@ -44,7 +44,7 @@ def parsed(*pieces: str) -> list[str | tuple[str]]:
         ("\x1f", "ctrl+underscore"),
     ],
 )
-def test_keys_are_known_by_all_their_names(sent: str, key: str) -> None:
+def test_every_encoding_of_a_key_is_known(sent: str, key: str) -> None:
     assert parsed(sent) == [key]
 
 
@@ -61,7 +61,7 @@ def test_a_paste_keeps_its_escape_characters() -> None:
 
 
 @given(st.text(max_size=40).filter(lambda text: "\x1b" not in text), st.lists(st.integers(1, 60), max_size=6))
-def test_a_paste_may_come_in_any_pieces(text: str, cuts: list[int]) -> None:
+def test_a_paste_may_arrive_in_any_pieces(text: str, cuts: list[int]) -> None:
     whole = f"a\x1b[200~{text}\x1b[201~b"
     places = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
     pieces = [whole[start:end] for start, end in itertools.pairwise(places)]
@@ -69,11 +69,11 @@ def test_a_paste_may_come_in_any_pieces(text: str, cuts: list[int]) -> None:
     assert parsed(*pieces) == ["a", (text,), "b"]
 
 
-def test_two_pastes_are_two() -> None:
+def test_two_pastes_stay_separate() -> None:
     assert parsed("\x1b[200~one\x1b[201~\x1b[200~two\x1b[201~") == [("one",), ("two",)]
 
 
-def test_a_textual_outside_of_the_range_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_version_of_textual_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compat, "BELOW", compat.OLDEST)
     compat.install.cache_clear()
     with pytest.raises(compat.TextualVersionError, match=r"not work with textual 8\..*'textual>=8\.2\.5,<8\.2\.5'"):
@@ -82,7 +82,7 @@ def test_a_textual_outside_of_the_range_is_refused(monkeypatch: pytest.MonkeyPat
     compat.install()
 
 
-def test_the_range_is_the_one_that_is_installed() -> None:
+def test_the_supported_range_matches_the_package_metadata() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
     oldest, below = (".".join(map(str, numbers)) for numbers in (compat.OLDEST, compat.BELOW))
     assert f"textual>={oldest},<{below}" in project["project"]["dependencies"]

@@ -10,7 +10,7 @@ from atomic.chat.prompt_history import PromptHistory, Walk
 SECRET = "sk-ant-api03-abcdefghijklmnop"
 
 
-def test_it_is_kept_for_its_owner_without_secrets(tmp_path: Path) -> None:
+def test_history_is_private_and_without_secrets(tmp_path: Path) -> None:
     file = tmp_path / "home" / "history.jsonl"
     PromptHistory(file, "/here").add(f"use {SECRET} please", 1.0)
 
@@ -28,14 +28,14 @@ def test_texts_of_this_project_come_first(tmp_path: Path) -> None:
     assert PromptHistory(file, "/b").texts() == ["one", "two", "three"]
 
 
-def test_a_broken_line_and_one_of_a_newer_atomic_do_no_harm(tmp_path: Path) -> None:
+def test_broken_lines_and_lines_of_a_newer_version_are_skipped(tmp_path: Path) -> None:
     file = tmp_path / "history.jsonl"
     file.write_bytes(b'{"text": "cut off\n\xff\xfe\n{"text": "good", "project": "/a", "mood": "new"}\n')
 
     assert PromptHistory(file, "/a").texts() == ["good"]
 
 
-def test_the_same_text_twice_is_kept_once_and_blanks_not_at_all(tmp_path: Path) -> None:
+def test_a_repeated_text_is_kept_once_and_a_blank_one_is_not(tmp_path: Path) -> None:
     history = PromptHistory(tmp_path / "history.jsonl")
     for text in ("same", "same", "  \n"):
         history.add(text, 1.0)
@@ -43,7 +43,7 @@ def test_the_same_text_twice_is_kept_once_and_blanks_not_at_all(tmp_path: Path) 
     assert history.texts() == ["same"]
 
 
-def test_a_file_that_cannot_be_written_is_said_and_remembered_all_the_same(tmp_path: Path) -> None:
+def test_texts_are_remembered_when_the_file_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     history = PromptHistory(tmp_path / "file" / "history.jsonl")
 
@@ -51,7 +51,7 @@ def test_a_file_that_cannot_be_written_is_said_and_remembered_all_the_same(tmp_p
     assert history.texts() == ["text"]
 
 
-def test_search_wants_all_words(tmp_path: Path) -> None:
+def test_a_search_matches_texts_with_every_word(tmp_path: Path) -> None:
     history = PromptHistory(None)
     for text in ("fix the login", "fix the tests", "Login page"):
         history.add(text, 1.0)
@@ -61,7 +61,7 @@ def test_search_wants_all_words(tmp_path: Path) -> None:
     assert history.find("nothing") == []
 
 
-def test_a_walk_goes_back_and_comes_home_to_the_draft() -> None:
+def test_walking_forward_returns_to_the_draft() -> None:
     walk = Walk(["newest", "older"], "draft")
 
     assert [walk.back(), walk.back(), walk.back()] == ["newest", "older", None]

@@ -9,7 +9,7 @@ from atomic.tui.key_bindings import TABLE, Where, keymap, normal, shown
 TYPING = (Where.EMPTY, Where.PROMPT, Where.ANYWHERE)
 
 
-def test_the_table_has_no_clash_of_its_own() -> None:
+def test_no_two_default_keys_clash() -> None:
     keys, warnings = keymap()
 
     assert warnings == ()
@@ -19,7 +19,7 @@ def test_the_table_has_no_clash_of_its_own() -> None:
     assert keys.action("up", Where.POPUP, *TYPING) == "popup_previous"
 
 
-def test_names_are_used_once() -> None:
+def test_names_of_actions_are_unique() -> None:
     assert len({action.name for action in TABLE}) == len(TABLE)
 
 
@@ -41,21 +41,21 @@ def test_a_key_can_be_given_to_another_action() -> None:
         ({"tasks": ["ctrl+p"]}, "keys.tasks: Ctrl+P is the key of palette too; tasks has it"),
     ],
 )
-def test_what_is_wrong_is_said_once(remapped: dict[str, list[str]], said: str) -> None:
+def test_each_mistake_is_reported_once(remapped: dict[str, list[str]], said: str) -> None:
     keys, warnings = keymap(remapped)
 
     assert warnings == (said,)
     assert keys.action("ctrl+t", *TYPING) == ("tasks" if "Ctrl+P" not in said else None)
 
 
-def test_a_clash_of_two_remapped_ones_leaves_the_first_with_the_key() -> None:
+def test_the_first_of_two_actions_keeps_the_key_they_share() -> None:
     keys, warnings = keymap({"tasks": ["f9"], "agents": ["f9"]})
 
     assert keys.action("f9", *TYPING) == "tasks"
     assert len(warnings) == 1
 
 
-def test_an_action_can_be_left_without_a_key() -> None:
+def test_an_action_can_have_no_key() -> None:
     keys, warnings = keymap({"suspend": []})
 
     assert warnings == ()
@@ -80,11 +80,11 @@ def test_an_action_can_be_left_without_a_key() -> None:
         ("foo+a", None),
     ],
 )
-def test_keys_are_read_as_people_write_them(written: str, key: str | None) -> None:
+def test_keys_are_read_in_every_common_spelling(written: str, key: str | None) -> None:
     assert normal(written) == key
 
 
-def test_every_key_of_the_table_can_be_written_as_it_is_shown() -> None:
+def test_every_default_key_can_be_written_as_it_is_shown() -> None:
     arrows = {"↑": "up", "↓": "down"}
     for action in TABLE:
         for key in action.keys:

@@ -90,7 +90,7 @@ async def test_the_first_intent_starts_an_engine_with_the_arguments(tmp_path: Pa
         assert (await listener.status()).provider == "--agent claude --resume old"
 
 
-async def test_a_run_ends_once_and_the_engine_ends_with_the_link(tmp_path: Path) -> None:
+async def test_a_run_ends_once_and_the_engine_ends_with_the_client(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener:
         listener.link.send(Submit(run="1", text="echo"))
         assert (await listener.end_of("1")).status == "done"
@@ -119,7 +119,7 @@ async def test_a_dead_engine_ends_all_runs_and_the_next_text_starts_another(tmp_
 
 
 @pytest.mark.timed
-async def test_a_killed_engine_whose_child_holds_the_wire_is_noticed(tmp_path: Path) -> None:
+async def test_a_killed_engine_is_noticed_while_its_child_holds_the_socket(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener:
         started = time.monotonic()
         listener.link.send(Submit(run="1", text="leave a child"))
@@ -145,7 +145,7 @@ async def test_a_stuck_engine_is_killed_a_second_after_a_forced_stop(tmp_path: P
         assert not is_alive(int(pid))
 
 
-async def test_an_engine_that_never_begins_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_engine_that_never_starts_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("atomic.chat.client.START_LIMIT", 1.5)
     async with listening(tmp_path) as listener:
         listener.link.send(ScreenSize(width=80))
@@ -157,7 +157,7 @@ async def test_an_engine_that_never_begins_is_an_error(tmp_path: Path, monkeypat
         assert (await listener.end_of("2")).status == "failed"
 
 
-async def test_an_engine_that_talks_but_does_not_stop_cannot_hold_the_run(tmp_path: Path) -> None:
+async def test_a_run_ends_even_if_the_engine_ignores_the_stop(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener:
         listener.link.send(Submit(run="1", text="nothing"))
         await listener.until(lambda news: isinstance(news, RunStarted))
@@ -168,7 +168,7 @@ async def test_an_engine_that_talks_but_does_not_stop_cannot_hold_the_run(tmp_pa
 
 
 @pytest.mark.timed
-async def test_keys_are_not_kept_waiting_by_a_flood(tmp_path: Path) -> None:
+async def test_keys_are_handled_during_a_flood_of_events(tmp_path: Path) -> None:
     gc.collect()
     gc.freeze()  # what other tests have left is not the link's to look through
     async with listening(tmp_path) as listener:
@@ -185,7 +185,7 @@ async def test_keys_are_not_kept_waiting_by_a_flood(tmp_path: Path) -> None:
     judge(worst, 0.05)
 
 
-async def test_what_cannot_be_read_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
+async def test_unreadable_lines_are_reported_and_the_rest_arrives(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener:
         listener.link.send(Submit(run="1", text="garbage"))
 
@@ -193,7 +193,7 @@ async def test_what_cannot_be_read_is_said_and_the_rest_goes_on(tmp_path: Path) 
         assert any("cannot be read" in news.text for news in listener.heard if isinstance(news, ChatNotice))
 
 
-async def test_the_engine_has_the_last_word(tmp_path: Path) -> None:
+async def test_the_engines_last_message_arrives(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener:
         listener.link.send(Submit(run="1", text="nothing"))
         listener.link.send(Leave())
@@ -204,7 +204,7 @@ async def test_the_engine_has_the_last_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.timed
-async def test_closing_is_bounded_even_if_the_engine_is_stuck(tmp_path: Path) -> None:
+async def test_closing_takes_a_limited_time_even_if_the_engine_is_stuck(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener:
         listener.link.send(Submit(run="1", text="stick"))
         await listener.until(lambda news: isinstance(news, RunStarted))

@@ -22,32 +22,32 @@ def tool_in(folder: Path, name: str, script: str) -> dict[str, str]:
     return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-def test_the_local_clipboard_is_taken_where_the_person_sits(tmp_path: Path) -> None:
+def test_the_local_clipboard_is_used_without_ssh(tmp_path: Path) -> None:
     environment = {**tool_in(tmp_path, "wl-copy", f"cat > {tmp_path}/copied"), "WAYLAND_DISPLAY": "wayland-0"}
 
     assert local_tool(environment) == ("wl-copy",)
     assert local_tool({**environment, "SSH_TTY": "/dev/pts/1"}) is None
 
 
-def test_without_a_tool_the_terminal_is_asked() -> None:
+def test_without_a_clipboard_tool_the_terminal_copies() -> None:
     written: list[str] = []
 
     assert copy("täxt", written.append, {"PATH": ""}) == "Copied by the terminal (OSC 52)"
     assert written == ["\x1b]52;c;dMOkeHQ=\x07"]
 
 
-def test_too_much_for_the_terminal_is_said_and_not_cut() -> None:
+def test_a_text_too_long_for_the_terminal_is_reported_and_not_cut() -> None:
     written: list[str] = []
 
     assert copy("x" * 100_000, written.append, {"PATH": ""}).startswith("Not copied")
     assert written == []
 
 
-def test_tmux_hands_it_on() -> None:
+def test_tmux_passes_the_clipboard_on() -> None:
     assert passed_through(osc_52("x")) == "\x1bPtmux;\x1b\x1b]52;c;eA==\x07\x1b\\"
 
 
-def test_a_call_is_a_bell_or_a_message_and_never_more_than_its_words() -> None:
+def test_a_notification_is_a_bell_or_a_message_without_control_characters() -> None:
     assert alert("done", {"TERM": "xterm-256color"}) == "\x07"
     assert alert("done", {"TERM_PROGRAM": "WezTerm"}) == "\x1b]9;done\x07"
     assert alert("done", {"TERM_PROGRAM": "WezTerm", "TMUX": "1"}) == "\x07"
@@ -99,14 +99,14 @@ def letters(news: list[ChatEvent]) -> list[tuple[object, ...]]:
 
 
 @given(st.lists(NEWS, max_size=20))
-def test_nothing_is_lost_or_moved_when_pieces_become_one(news: list[ChatEvent]) -> None:
+def test_merging_events_keeps_all_text_in_order(news: list[ChatEvent]) -> None:
     together = list(merged(news))
 
     assert letters(together) == letters(news)
     assert len(together) <= len(news)
 
 
-def test_a_burst_of_one_text_is_one_piece() -> None:
+def test_a_burst_of_deltas_becomes_one_event() -> None:
     burst: list[ChatEvent] = [Activity(run="r", event=TextDelta("x")) for _ in range(500)]
 
     assert list(merged(burst)) == [Activity(run="r", event=TextDelta("x" * 500))]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from atomic.tui.paste import Pastes, as_typed, is_big
 
 
-def test_a_big_paste_is_one_word() -> None:
+def test_a_large_paste_becomes_one_placeholder() -> None:
     pastes = Pastes()
     word = pastes.add("line\n" * 214)
 
@@ -16,7 +16,7 @@ def test_a_big_paste_is_one_word() -> None:
     assert pastes.fill(f"look at {word}!") == "look at " + "line\n" * 214 + "!"
 
 
-def test_pastes_of_the_same_size_are_told_apart() -> None:
+def test_pastes_of_the_same_size_have_different_placeholders() -> None:
     pastes = Pastes()
     one, two = pastes.add("a\n" * 20), pastes.add("b\n" * 20)
 
@@ -25,26 +25,26 @@ def test_pastes_of_the_same_size_are_told_apart() -> None:
     assert pastes.fill(two + one) == "b\n" * 20 + "a\n" * 20
 
 
-def test_a_word_that_nobody_pasted_is_only_a_word() -> None:
+def test_a_typed_placeholder_stays_text() -> None:
     pastes = Pastes()
     pastes.add("x" * 2000)
 
     assert pastes.fill("[Pasted 214 lines]") == "[Pasted 214 lines]"
 
 
-def test_what_would_act_on_the_terminal_never_stands_in_the_prompt() -> None:
+def test_control_characters_never_reach_the_prompt() -> None:
     assert is_big("\x1b]0;title\x07")
     assert is_big("evil \u202e txt")
     assert not is_big("two\nlines\tand a tab")
 
 
-def test_line_ends_are_what_was_copied() -> None:
+def test_line_ends_are_as_they_were_copied() -> None:
     assert as_typed("a\rb\r") == "a\nb\n"  # as terminals send it
     assert as_typed("a\r\nb") == "a\r\nb"  # a file with such ends, byte for byte
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=5), st.text())
-def test_every_byte_comes_back(texts: list[str], around: str) -> None:
+def test_every_pasted_byte_is_sent(texts: list[str], around: str) -> None:
     pastes = Pastes()
     around = around.replace("[", "(")
     words = [pastes.add(text) for text in texts]
@@ -52,7 +52,7 @@ def test_every_byte_comes_back(texts: list[str], around: str) -> None:
     assert pastes.fill(around.join(words)) == around.join(texts)
 
 
-def test_the_span_of_a_word_is_found_from_inside_and_from_behind() -> None:
+def test_a_placeholder_is_found_from_any_cursor_in_it_or_at_its_end() -> None:
     pastes = Pastes()
     word = pastes.add("x\n" * 30)
     line = f"a {word} b"
@@ -63,7 +63,7 @@ def test_the_span_of_a_word_is_found_from_inside_and_from_behind() -> None:
     assert pastes.span(line, 3 + len(word)) is None
 
 
-def test_a_text_from_the_editor_gets_its_words_back() -> None:
+def test_a_text_from_the_editor_gets_its_placeholders_back() -> None:
     pastes = Pastes()
     word = pastes.add("x\n" * 30)
 

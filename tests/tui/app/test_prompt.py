@@ -58,7 +58,7 @@ async def test_lines_break_and_enter_sends(key: str) -> None:
         assert prompt_of(app).is_empty
 
 
-async def test_keys_that_come_at_once_keep_their_order() -> None:
+async def test_keys_that_arrive_together_keep_their_order() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -74,7 +74,7 @@ async def test_keys_that_come_at_once_keep_their_order() -> None:
         assert app.store.screen.queue[0].text == "zpastedy"
 
 
-async def test_letters_find_the_prompt_wherever_was_clicked() -> None:
+async def test_letters_reach_the_prompt_after_a_click_anywhere() -> None:
     app = app_with(ScriptedLink())
     async with app.run_test() as pilot:
         await pilot.click("TranscriptView")
@@ -83,7 +83,7 @@ async def test_letters_find_the_prompt_wherever_was_clicked() -> None:
         assert app.focused is area_of(app)
 
 
-async def test_nothing_is_sent_of_nothing() -> None:
+async def test_an_empty_prompt_is_not_sent() -> None:
     link = ScriptedLink()
     async with app_with(link).run_test() as pilot:
         await pilot.press("enter", "space", "enter")
@@ -103,7 +103,7 @@ async def test_a_long_text_scrolls_and_leaves_room_for_the_rest() -> None:
         assert "send" in lines[-1]
 
 
-async def test_the_keys_of_a_shell() -> None:
+async def test_the_editing_keys_of_a_shell_work() -> None:
     app = app_with(ScriptedLink())
     async with app.run_test() as pilot:
         area = area_of(app)
@@ -123,7 +123,7 @@ async def test_the_keys_of_a_shell() -> None:
 
 
 @pytest.mark.timed
-async def test_a_paste_of_100_kb_is_one_word_and_arrives_byte_for_byte() -> None:
+async def test_a_paste_of_100_kb_is_one_placeholder_and_is_sent_byte_for_byte() -> None:
     link = ScriptedLink()
     app = app_with(link)
     text = "".join(f"{number:05} \x1b[31m\u202e ünï\tcödé 漢字 {'x' * 30}\r\n" for number in range(1_900))
@@ -159,7 +159,7 @@ async def test_backspace_removes_a_whole_paste_and_undo_brings_it_back() -> None
         assert await sent_text(pilot, link) == "a" + "line\n" * 50 + "b"
 
 
-async def test_a_queued_paste_stays_whole_when_it_comes_back() -> None:
+async def test_a_queued_paste_is_whole_when_it_is_edited_again() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -180,7 +180,7 @@ async def test_a_queued_paste_stays_whole_when_it_comes_back() -> None:
 # -- wide characters
 
 
-async def test_the_cursor_of_the_terminal_is_where_the_next_letter_goes() -> None:
+async def test_the_terminal_cursor_is_where_the_next_letter_appears() -> None:
     app = app_with(ScriptedLink())
     async with app.run_test(size=(40, 12)) as pilot:
         area = area_of(app)
@@ -196,7 +196,7 @@ async def test_the_cursor_of_the_terminal_is_where_the_next_letter_goes() -> Non
         assert area.text == "漢字ab글é"
 
 
-async def test_the_cursor_of_the_terminal_moves_with_the_layout() -> None:
+async def test_the_terminal_cursor_follows_the_layout() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=(40, 12)) as pilot:
@@ -208,7 +208,7 @@ async def test_the_cursor_of_the_terminal_moves_with_the_layout() -> None:
         assert app.cursor_position == Offset(4, row)
 
 
-async def test_keys_of_an_input_method_come_as_whole_words() -> None:
+async def test_an_input_method_can_insert_whole_words() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -246,7 +246,7 @@ async def test_the_list_filters_completes_and_hints() -> None:
         assert "Work on tasks" in shown(app)
 
 
-async def test_enter_completes_what_needs_an_argument_and_runs_the_rest() -> None:
+async def test_enter_completes_commands_with_arguments_and_runs_others() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -278,7 +278,7 @@ async def test_esc_closes_the_list_until_the_text_changes() -> None:
         await until(pilot, lambda: "Work on tasks" in shown(app))
 
 
-async def test_the_list_is_moved_in_with_arrows_and_wraps() -> None:
+async def test_arrows_move_through_the_list_and_wrap_around() -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test() as pilot:
@@ -293,7 +293,7 @@ async def test_the_list_is_moved_in_with_arrows_and_wraps() -> None:
         assert "▸ /research" in shown(app)
 
 
-async def test_a_long_list_scrolls_and_says_how_much_more_there_is() -> None:
+async def test_a_long_list_scrolls_and_counts_the_hidden_rows() -> None:
     link = ScriptedLink()
     app = app_with(link)
     many = tuple(CommandInfo(f"command-{number:02}", "Does it", "command") for number in range(30))
@@ -311,7 +311,7 @@ async def test_a_long_list_scrolls_and_says_how_much_more_there_is() -> None:
 # -- history
 
 
-async def test_arrows_walk_through_what_was_sent_and_come_back_to_the_draft(tmp_path: Path) -> None:
+async def test_arrows_walk_through_the_history_and_return_to_the_draft(tmp_path: Path) -> None:
     link = ScriptedLink()
     app = app_with(link, home=tmp_path)
     async with app.run_test() as pilot:
@@ -330,14 +330,14 @@ async def test_arrows_walk_through_what_was_sent_and_come_back_to_the_draft(tmp_
     assert PromptHistory(tmp_path / "history.jsonl", "/project").texts() == ["second", "first"]
 
 
-async def test_arrows_move_inside_of_a_text_of_several_lines_first() -> None:
+async def test_arrows_first_move_inside_a_text_of_several_lines() -> None:
     app = app_with(ScriptedLink())
     async with app.run_test() as pilot:
         await pilot.press(*"one", "ctrl+j", *"two", "up", *"x")
         assert prompt_of(app).text == "onex\ntwo"
 
 
-async def test_ctrl_r_searches_and_enter_takes(tmp_path: Path) -> None:
+async def test_ctrl_r_searches_the_history_and_enter_takes_a_text(tmp_path: Path) -> None:
     history = PromptHistory(tmp_path / "history.jsonl", "/project")
     for text in ("fix the login", "write docs", "fix the tests"):
         history.add(text, 1.0)

@@ -93,7 +93,7 @@ def run(program: str) -> str:
     return done.stdout
 
 
-def test_nothing_heavy_is_loaded_before_the_first_picture() -> None:
+def test_no_heavy_module_is_loaded_before_the_first_frame() -> None:
     modules = json.loads(run(_PROGRAM))["modules"]
 
     late = [name for name in modules if any(name == heavy or name.startswith(f"{heavy}.") for heavy in LATE)]
@@ -102,7 +102,7 @@ def test_nothing_heavy_is_loaded_before_the_first_picture() -> None:
 
 
 @pytest.mark.timed
-def test_the_first_picture_costs_little_more_than_textual_itself() -> None:
+def test_the_first_frame_costs_little_more_than_a_bare_textual_app() -> None:
     """CPU time, the best of two: the machine may be busy. 500 ms is the contract; a skeleton costs about 250."""
     ours = min(json.loads(run(_PROGRAM))["seconds"] for _ in range(2))
     theirs = min(float(run(_SKELETON)) for _ in range(2))

@@ -39,16 +39,16 @@ def test_a_slash_lists_the_commands_and_letters_filter() -> None:
     ("text", "ghost"),
     [("/help ", "[command]"), ("/help x", ""), ("/help", ""), ("/nope ", ""), ("/clear ", ""), ("x /help ", "")],
 )
-def test_the_grey_hint_stands_behind_a_command_alone(text: str, ghost: str) -> None:
+def test_the_grey_hint_follows_a_command_without_arguments(text: str, ghost: str) -> None:
     assert offered(text).ghost == ghost
 
 
-def test_nothing_is_offered_once_it_is_dismissed_or_inside_of_the_text() -> None:
+def test_no_row_is_offered_after_a_dismissal_or_inside_the_text() -> None:
     assert offered("/he", dismissed=True) == Offer()
     assert offered("/he", cursor=1) == Offer()
 
 
-def test_enter_runs_what_needs_nothing_and_completes_what_does() -> None:
+def test_enter_runs_commands_without_arguments_and_completes_others() -> None:
     assert [(row.label, row.runs) for row in offered("/").rows] == [
         ("/ralph", False),
         ("/clear", True),
@@ -69,18 +69,18 @@ def test_an_at_sign_offers_agents_and_files() -> None:
     assert offered("me@example").kind is OfferKind.NOTHING
 
 
-def test_rows_of_the_letters_before_stay_until_the_answer_comes() -> None:
+def test_previous_rows_stay_until_new_files_arrive() -> None:
     assert labels("@src/app") == ["@src/app.py"]
     assert offered("@srcx") == Offer()  # asked for, not answered: no claim that nothing fits
 
 
-def test_before_the_commands_are_known_it_says_so() -> None:
+def test_the_list_shows_that_commands_are_still_loading() -> None:
     assert offer("/", 1, False, Known()).note == "The commands are still being read …"
     assert offer("/home/me", 8, False, Known()) == Offer()
 
 
 @given(st.text("/@ab\n ", max_size=12), st.integers(0, 12), st.booleans())
-def test_any_text_at_any_cursor_is_answered(text: str, cursor: int, dismissed: bool) -> None:
+def test_any_text_with_any_cursor_is_handled(text: str, cursor: int, dismissed: bool) -> None:
     cursor = min(cursor, len(text))
     found = offer(text, cursor, dismissed, KNOWN)
 

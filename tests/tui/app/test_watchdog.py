@@ -24,7 +24,7 @@ def stand_still(seconds: float) -> None:
     time.sleep(seconds)
 
 
-async def test_a_loop_that_stands_still_is_written_down_with_its_place(tmp_path: Path) -> None:
+async def test_a_blocked_event_loop_is_logged_with_its_stack(tmp_path: Path) -> None:
     file = tmp_path / "logs" / "screen.log"
     watchdog = Watchdog(file, patience=PATIENCE)
     watchdog.start()
@@ -39,7 +39,7 @@ async def test_a_loop_that_stands_still_is_written_down_with_its_place(tmp_path:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-async def test_an_editor_that_has_the_terminal_is_no_trouble(tmp_path: Path) -> None:
+async def test_a_running_editor_is_not_logged(tmp_path: Path) -> None:
     file = tmp_path / "screen.log"
     watchdog = Watchdog(file, patience=PATIENCE)
     watchdog.start()
@@ -52,7 +52,7 @@ async def test_an_editor_that_has_the_terminal_is_no_trouble(tmp_path: Path) -> 
     assert not file.exists()
 
 
-async def test_it_sleeps_while_nothing_happens_and_ends(tmp_path: Path) -> None:
+async def test_the_watchdog_sleeps_while_idle_and_ends(tmp_path: Path) -> None:
     watchdog = Watchdog(tmp_path / "screen.log", patience=PATIENCE)
     watchdog.start()
     thread = next(thread for thread in threading.enumerate() if thread.name == "watchdog")

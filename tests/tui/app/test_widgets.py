@@ -25,7 +25,7 @@ class Stage(App[None]):
 
 
 @pytest.mark.parametrize("width", [4, 5, 12, 40, 61, 80, 200])
-async def test_rows_are_never_broader_than_the_screen_and_never_obeyed(width: int) -> None:
+async def test_rows_fit_the_width_and_have_no_control_characters(width: int) -> None:
     app = Stage()
     async with app.run_test(size=(width, 12)) as pilot:
         popup, queue = app.query_one(Popup), app.query_one(QueueView)

@@ -64,7 +64,7 @@ def _lines(screen: Screen) -> list[str]:
     return [str(line) for line in lines]
 
 
-def test_no_panel_obeys() -> None:
+def test_no_panel_passes_control_sequences_on() -> None:
     found = {}
     for bad in vectors():
         lines = _lines(_screen(bad))
@@ -89,7 +89,7 @@ def _dialogs(some: list[str]) -> list[TextualScreen[Any]]:
     ]
 
 
-async def test_no_dialog_obeys() -> None:
+async def test_no_dialog_passes_control_sequences_on() -> None:
     """The dialogs share their lines with each other: a page of texts in each of them."""
     app = App[None]()
     some = vectors()[::25]

@@ -27,7 +27,7 @@ class _Empty(App[None]):
         self.theme = textual_name("dark")
 
 
-async def test_keys_take_a_row() -> None:
+async def test_keys_choose_a_row() -> None:
     cases: list[tuple[Screen[Any], tuple[str, ...], object]] = [
         (PickScreen(m.models()), ("enter",), "claude/opus"),  # the current one has the cursor
         (PickScreen(m.models()), ("down", "enter"), "claude/sonnet"),
@@ -53,7 +53,7 @@ async def test_keys_take_a_row() -> None:
     assert taken == [expected for _, _, expected in cases]
 
 
-async def test_a_theme_is_shown_while_it_has_the_cursor() -> None:
+async def test_a_theme_is_previewed_under_the_cursor() -> None:
     app = _Empty()
     taken: list[str | None] = []
     async with app.run_test(size=(80, 24)) as pilot:
@@ -71,7 +71,7 @@ async def test_a_theme_is_shown_while_it_has_the_cursor() -> None:
     assert taken == [None, "light"]
 
 
-async def test_a_paste_filters_and_a_click_takes() -> None:
+async def test_a_paste_filters_and_a_click_chooses() -> None:
     app = _Empty()
     taken: list[str | None] = []
     async with app.run_test(size=(80, 24)) as pilot:
@@ -94,7 +94,7 @@ async def test_a_paste_filters_and_a_click_takes() -> None:
         ("xq", []),
     ],
 )
-def test_what_fits(words: str, found: list[int]) -> None:
+def test_a_filter_finds_rows_best_first(words: str, found: list[int]) -> None:
     assert matching(words, ["/change the model", "/model pick one", "/theme", "/clear"]) == found
 
 
@@ -114,6 +114,6 @@ def test_commands_are_grouped_and_hidden_ones_left_out() -> None:
     ]
 
 
-def test_hints_are_cut_as_the_list_of_the_prompt_cuts_them() -> None:
+def test_hints_are_shortened_as_in_the_list_of_the_prompt() -> None:
     assert short_hint("x" * 23) == "x" * 23
     assert short_hint("x" * 24) == "x" * 20 + "..."

@@ -12,7 +12,7 @@ from tests.tui.snapshots import material as m
 from tests.tui.snapshots.frames import frame_of
 
 
-async def test_nothing_has_a_colour_and_the_chosen_row_is_reversed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_screen_has_no_colours_and_the_chosen_row_is_reversed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     app = app_with(ScriptedLink(), settings=Settings(theme="light"))
     async with app.run_test(size=(100, 30)) as pilot:

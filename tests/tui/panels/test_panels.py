@@ -44,7 +44,7 @@ def test_one_line_has_exactly_its_width(width: int) -> None:
 
 @settings(max_examples=25)
 @given(width=st.integers(20, 200), height=st.integers(2, 60), shift=st.integers(-300, 300))
-def test_no_panel_leaves_its_room(width: int, height: int, shift: int) -> None:
+def test_panels_fit_their_width_and_height(width: int, height: int, shift: int) -> None:
     screen = m.ralph(tasks=m.many_tasks(), agents=m.agents(40), questions=m.three_questions())
     run = screen.runs["w1"]
     panels = [
@@ -58,7 +58,7 @@ def test_no_panel_leaves_its_room(width: int, height: int, shift: int) -> None:
 
 
 @given(count=st.integers(0, 300), room=st.integers(1, 60), focus=st.integers(0, 299))
-def test_a_window_has_the_focus_in_it(count: int, room: int, focus: int) -> None:
+def test_the_visible_rows_contain_the_focused_one(count: int, room: int, focus: int) -> None:
     begin, end = window(count, room, min(focus, max(0, count - 1)))
     assert end - begin == min(count, room)
     assert count == 0 or begin <= min(focus, count - 1) < end
@@ -87,7 +87,7 @@ def test_only_open_tasks_block() -> None:
     assert lines[5].endswith("blocked by 2 +2")
 
 
-def test_the_title_of_a_task_matters_more_than_what_it_waits_for() -> None:
+def test_a_tasks_title_takes_precedence_over_its_blockers() -> None:
     tasks = (Task("1", "first"), Task("2", "A title that is long", blocked_by=["1"]))
     assert [_rows([*task_lines(Screen(tasks=tasks), width, 20)])[2] for width in (60, 34)] == [
         "○ 2 A title that is long                        blocked by 1",
@@ -95,7 +95,7 @@ def test_the_title_of_a_task_matters_more_than_what_it_waits_for() -> None:
     ]
 
 
-def test_of_many_tasks_the_active_ones_are_seen() -> None:
+def test_active_tasks_are_visible_among_many() -> None:
     lines = _rows([*task_lines(Screen(tasks=m.many_tasks(200, 87)), 60, 12)])
     assert len(lines) == 12
     assert sum(line.startswith("▶") for line in lines) == 4
@@ -111,7 +111,7 @@ def test_without_tasks_the_plan_is_shown() -> None:
     assert "unknown" in _rows([*task_lines(Screen(plan=(PlanItem("unknown", "dreaming"),)), 50, 20)])[1]
 
 
-def test_the_strip_names_what_is_being_done() -> None:
+def test_the_strip_names_the_task_in_progress() -> None:
     words = " ".join(str(task_strip(Screen(tasks=m.many_tasks()), 80)).split())
     assert words == "☑ 87/200 ▶ 88 Move module 88 to the new storage layer +3 Ctrl+T tasks"
 
@@ -119,7 +119,7 @@ def test_the_strip_names_what_is_being_done() -> None:
 # -- agents
 
 
-def test_agents_stand_behind_the_one_that_called_them() -> None:
+def test_sub_agents_follow_the_agent_that_called_them() -> None:
     names = [(agent.name, depth) for agent, depth in agents_shown(m.ralph())]
     assert names == [
         ("planner", 0),
@@ -132,19 +132,19 @@ def test_agents_stand_behind_the_one_that_called_them() -> None:
     ]
 
 
-def test_agents_that_call_each_other_in_a_circle_are_all_shown() -> None:
+def test_agents_that_call_each_other_in_a_cycle_are_all_shown() -> None:
     agents = {key: AgentEntry(key, key, "w1", parent=other) for key, other in (("a", "b"), ("b", "a"))}
     assert len(agents_shown(m.ralph(agents=agents))) == 2
 
 
-def test_the_agent_of_the_conversation_alone_needs_no_panel() -> None:
+def test_the_agent_panel_is_hidden_for_a_single_agent() -> None:
     own = {"t1/": AgentEntry("", "claude", "t1", started=NOW)}
     assert agents_shown(m.chat(runs={"t1": m.turn()}, agents=own)) == []
     own["t1/x"] = AgentEntry("x", "explorer", "t1", started=NOW, parent="t1/")
     assert [depth for _, depth in agents_shown(m.chat(runs={"t1": m.turn()}, agents=own))] == [0, 1]
 
 
-def test_eight_agents_with_time_and_doing() -> None:
+def test_each_agent_has_its_time_and_activity() -> None:
     lines = _rows([*agent_lines(m.ralph(agents=m.agents(8)), NOW, 60, 20)])
     assert lines[0].startswith("─ agents 8▶ ─")
     assert lines[3].split() == ["▶", "worker#3", "1:03", "Grep", "refresh_token"]
@@ -161,7 +161,7 @@ def test_the_chain_has_marks_and_iterations() -> None:
 
 
 @pytest.mark.parametrize("status", ["active", "waiting"])
-def test_nothing_is_at_work_in_a_workflow_that_is_over(status: str) -> None:
+def test_a_finished_workflow_has_no_active_node(status: str) -> None:
     run = m.workflow(RunState.ENDED, status="paused")
     run.nodes["work"] = NodeEntry("work", status, 3)
     lines = _rows([*graph_lines(run, 34, 40)])
@@ -170,14 +170,14 @@ def test_nothing_is_at_work_in_a_workflow_that_is_over(status: str) -> None:
     assert str(chain(run, 80)) == "plan ✓ → work ‖ (3) → gate ✓ (2) → review ○"
 
 
-def test_the_picture_is_marked_where_the_names_stand() -> None:
+def test_the_drawing_marks_the_names_of_nodes() -> None:
     lines = _rows([*graph_lines(m.workflow(), 34, 40)])
     assert "│▶work ×3 │" in lines[10]
     assert "│✓gate ×2 │" in lines[14]
     assert "│ review  │" in lines[18]
 
 
-def test_a_picture_that_is_too_big_shows_what_is_active() -> None:
+def test_a_drawing_that_is_too_large_shows_the_active_node() -> None:
     run = m.workflow()
     for id in run.nodes:
         run.nodes[id] = NodeEntry(id, "active" if id == "review" else "completed", 1)
@@ -193,7 +193,7 @@ def test_a_wide_name_at_the_edge_is_not_cut_in_half() -> None:
         assert all(line.cell_length <= max(4, width) for line in graph_lines(run, width, 12))
 
 
-def test_a_workflow_that_goes_on_is_shown_before_one_that_has_ended() -> None:
+def test_a_running_workflow_is_shown_before_a_finished_one() -> None:
     old, new = m.workflow(), m.workflow(RunState.ENDED)
     assert workflow_shown(Screen(runs={"a": old, "b": new})) is old
     assert workflow_shown(Screen(runs={"b": new})) is new
@@ -203,7 +203,7 @@ def test_a_workflow_that_goes_on_is_shown_before_one_that_has_ended() -> None:
 # -- header and status
 
 
-def test_the_header_says_less_with_less_room() -> None:
+def test_a_narrow_header_shows_less() -> None:
     assert str(header_line(m.READY, 120)).split() == (
         ["atomic", "·", "claude", "·", "opus", "~/proj", "(main)", "ctx", "34%", "▮▮▮▯▯▯▯▯", "68k/200k", "·", "$0.42"]
     )
@@ -230,17 +230,17 @@ def test_without_a_price_the_tokens_are_shown() -> None:
         (Screen(status=m.NO_AGENT), "No agent can be used here · atomic doctor says why"),
     ],
 )
-def test_the_status_says_what_applies(screen: Screen, words: str) -> None:
+def test_the_status_shows_the_current_activity(screen: Screen, words: str) -> None:
     assert str(status_line(screen, NOW, 120)).startswith(words + " ")
 
 
-def test_the_queue_is_told_even_where_there_is_little_room() -> None:
+def test_a_narrow_status_still_shows_the_queue() -> None:
     screen = m.chat(runs={"t1": m.turn()}, queue=m.queued("a", "b"))
     assert str(status_line(screen, NOW, 38)).rstrip().endswith("queued 2")
     assert str(status_line(screen, NOW, 80)).rstrip().endswith("queued 2 · session a1b2c3d4")
 
 
-def test_a_narrow_status_keeps_what_matters_most() -> None:
+def test_a_narrow_status_keeps_the_most_important_parts() -> None:
     asked = m.ralph(questions=m.three_questions(), queue=m.queued("a"))
     assert str(status_line(asked, NOW, 38)).split("  ")[0] == "? 3 questions wait"
     assert str(status_line(asked, NOW, 38)).endswith("queued 1")
@@ -255,12 +255,12 @@ def test_a_narrow_status_keeps_what_matters_most() -> None:
      (60, "No agent can be used here · atomic doctor says why"),
      (30, "No agent can be used here")],
 )  # fmt: skip
-def test_a_problem_is_not_cut_in_the_middle(width: int, words: str) -> None:
+def test_a_narrow_status_shortens_a_problem_to_whole_phrases(width: int, words: str) -> None:
     status = StatusChanged(problem="No agent can be used here: claude: run `claude` once and log in")
     assert str(status_line(Screen(status=status), NOW, width)).rstrip() == words
 
 
-def test_esc_is_for_the_conversation_before_a_workflow() -> None:
+def test_esc_stops_the_conversation_before_a_workflow() -> None:
     runs = {"t1": m.turn(), "w1": m.workflow()}
     assert foreground(Screen(runs=runs)) is runs["t1"]
     runs["t1"].state = RunState.ENDED
@@ -272,20 +272,20 @@ def test_esc_is_for_the_conversation_before_a_workflow() -> None:
 # -- small things
 
 
-def test_durations_and_bars() -> None:
+def test_durations_and_bars_are_short() -> None:
     assert [clock(seconds) for seconds in (-3, 0, 7.9, 60, 125, 3600, 12_000)] == [
         "0 s", "0 s", "7 s", "1:00", "2:05", "1:00:00", "3:20:00",
     ]  # fmt: skip
     assert [bar(share, 8)[0].count("▮") for share in (0, 0.001, 0.34, 0.5, 0.999, 1, 1.4)] == [0, 1, 3, 4, 7, 8, 8]
 
 
-def test_rows_that_are_left_out_are_counted() -> None:
+def test_hidden_rows_are_counted() -> None:
     rows = [m.READY.model and header_line(m.READY, 10) for _ in range(9)]
     shown = [str(row) for row in windowed(rows, 5, 4)]  # type: ignore[arg-type]
     assert (shown[0], shown[-1], len(shown)) == ("  … 4 above", "  … 2 more", 5)
 
 
-def test_hostile_words_only_stand_there() -> None:
+def test_hostile_texts_are_only_shown() -> None:
     bad = "\x1b]0;x\x07\u202e\u200b\n[red]y"
     screen = m.hostile()
     screen.agents = {"a": AgentEntry("a", bad, "w1", doing=bad), "b": AgentEntry("b", bad, "w1", doing=bad)}
@@ -305,7 +305,7 @@ def test_hostile_words_only_stand_there() -> None:
     assert "[red]y" in text
 
 
-def test_hints_name_the_keys_that_a_person_has_chosen() -> None:
+def test_hints_name_remapped_keys() -> None:
     keys = {"stop": "Ctrl+X", "questions": "F9", "tasks": ""}
     assert str(status_line(m.ralph(), NOW, 80, keys=keys)).startswith("● ralph 2:05 · Ctrl+X pauses ")
     assert "F9 answers" in str(status_line(m.ralph(questions=m.three_questions()), NOW, 80, keys=keys))
@@ -313,7 +313,7 @@ def test_hints_name_the_keys_that_a_person_has_chosen() -> None:
     assert str(task_strip(m.ralph(), 80, keys)).rstrip().endswith("rotates the token")  # no key: no hint
 
 
-def test_a_task_of_a_run_that_was_paused_is_not_being_done() -> None:
+def test_a_task_of_a_paused_run_is_not_in_progress() -> None:
     run = Run("r", RunKind.WORKFLOW, "ralph", state=RunState.ENDED, status="paused")
     screen = Screen(tasks=(Task("1", "Login", status=TaskStatus.IN_PROGRESS),), runs={"r": run})
     assert "‖ 1 Login" in str(task_strip(screen, 80))

@@ -72,7 +72,7 @@ _CASES = [
 ]
 
 
-async def test_keys_answer() -> None:
+async def test_keys_answer_a_question() -> None:
     app = _Asking([])
     given: list[object] = []
     async with app.run_test(size=(80, 24)) as pilot:
@@ -84,11 +84,11 @@ async def test_keys_answer() -> None:
     assert [(case[0].text, case[1], result) for case, result in zip(_CASES, given, strict=True)] == expected
 
 
-async def test_an_empty_answer_is_none_and_the_dialog_stays() -> None:
+async def test_an_empty_answer_keeps_the_dialog_open() -> None:
     assert await _answered([FREE], "enter", "space", "enter") == []
 
 
-async def test_f6_puts_all_off() -> None:
+async def test_f6_postpones_all_questions() -> None:
     assert await _answered([BRANCH, NAME], "f6") == [None]
 
 
@@ -102,13 +102,13 @@ async def test_f6_puts_all_off() -> None:
         (("tab", "tab", "tab", "escape"), Answered("q1", None)),
     ],
 )
-async def test_several_wait_and_one_is_answered(keys: tuple[str, ...], result: Answered) -> None:
+async def test_one_of_several_questions_is_answered(keys: tuple[str, ...], result: Answered) -> None:
     if result.answers == ():  # the mark of "unit" was taken away, so the row with the cursor counts
         result = Answered("q2", ("unit",))
     assert await _answered([BRANCH, SUITES, NAME], *keys) == [result]
 
 
-async def test_what_is_written_is_kept_while_another_question_is_looked_at() -> None:
+async def test_a_draft_is_kept_while_another_question_is_shown() -> None:
     app = _Asking([FREE, BRANCH])
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("s", "o", "tab")
@@ -118,7 +118,7 @@ async def test_what_is_written_is_kept_while_another_question_is_looked_at() -> 
     assert app.results == [Answered("q1", ("so!",))]
 
 
-async def test_a_question_that_nobody_waits_for_gives_way_to_the_next() -> None:
+async def test_a_withdrawn_question_makes_room_for_the_next() -> None:
     app = _Asking([BRANCH, SUITES, NAME])
     async with app.run_test(size=(80, 24)) as pilot:
         app.now_waiting("q2", "q3")
@@ -134,7 +134,7 @@ async def test_a_question_that_nobody_waits_for_gives_way_to_the_next() -> None:
     assert app.results == [None]
 
 
-async def test_a_new_question_does_not_disturb_the_one_that_is_answered() -> None:
+async def test_a_new_question_does_not_replace_the_open_one() -> None:
     app = _Asking([FREE, BRANCH])
     async with app.run_test(size=(80, 24)) as pilot:
         app.now_waiting("q1")
@@ -147,7 +147,7 @@ async def test_a_new_question_does_not_disturb_the_one_that_is_answered() -> Non
     assert app.results == [Answered("q1", ("because",))]
 
 
-async def test_a_click_is_the_number_of_the_row() -> None:
+async def test_a_click_chooses_a_row() -> None:
     app = _Asking([BRANCH])
     async with app.run_test(size=(80, 24)) as pilot:
         row = next(at for at, text in enumerate(app.text.splitlines()) if "release" in text)
@@ -155,7 +155,7 @@ async def test_a_click_is_the_number_of_the_row() -> None:
     assert app.results == [Answered("q1", ("release",))]
 
 
-async def test_hostile_words_are_shown_and_come_back_as_they_were() -> None:
+async def test_hostile_options_are_shown_safely_and_returned_unchanged() -> None:
     label = "a\x1b]0;title\x07\u202eb[red]x[/red]"
     app = _Asking([Question("Really\x1b[2J?\nyes", options=(Option(label, "d\x9bm"),), default=label)])
     async with app.run_test(size=(80, 24)) as pilot:

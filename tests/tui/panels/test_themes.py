@@ -30,7 +30,7 @@ def _colour(name: str, variable: str) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize(("name", "least"), [("dark", 4.5), ("light", 4.5), ("contrast", 7.0)])
-def test_every_colour_that_we_write_with_is_readable_on_every_background(name: str, least: float) -> None:
+def test_every_text_colour_is_readable_on_every_background(name: str, least: float) -> None:
     pairs = {
         (ink, paper): contrast(_colour(name, ink), _colour(name, paper))
         for ink, paper in product(WRITTEN_WITH, WRITTEN_ON)
@@ -42,7 +42,7 @@ def test_every_colour_that_we_write_with_is_readable_on_every_background(name: s
     assert {pair: round(value, 2) for pair, value in pairs.items() if value < least} == {}
 
 
-def test_contrast_is_that_of_the_wcag() -> None:
+def test_contrast_follows_the_wcag_formula() -> None:
     assert contrast((0, 0, 0), (255, 255, 255)) == pytest.approx(21.0)
     assert contrast((119, 119, 119), (255, 255, 255)) == pytest.approx(4.48, abs=0.01)
 
@@ -72,7 +72,7 @@ def test_the_theme_follows_the_terminal(background: tuple[int, int, int] | None,
     assert theme_for(background, few_colours=few_colours) == name
 
 
-def test_names_of_people_and_of_textual() -> None:
+def test_theme_names_are_translated_for_textual() -> None:
     assert tuple(THEMES) == NAMES
     assert [shown_name(textual_name(name)) for name in NAMES] == list(NAMES)
     assert textual_name("atomic-light") == "atomic-light"

@@ -24,7 +24,7 @@ LARGEST = "120x40"
 @pytest.mark.parametrize(
     "size", [*(size for size in SIZES if size != LARGEST), pytest.param(LARGEST, marks=pytest.mark.ci)]
 )
-async def test_states_look_as_their_references(size: str) -> None:
+async def test_states_match_their_references(size: str) -> None:
     states = [state for state in STATES if size in state.sizes]
     other: list[str] = []
     async for state, frames in frames_of(states, size):
@@ -38,12 +38,12 @@ async def test_states_look_as_their_references(size: str) -> None:
     assert not other, "\n".join([*other, "UPDATE_SNAPSHOTS=1 takes them over, once they are looked at"])
 
 
-def test_every_reference_has_its_state() -> None:
+def test_every_reference_has_a_state() -> None:
     wanted = {reference(state.name, size) for state in STATES for size in state.sizes}
     assert set(REFERENCES.glob("*/*.txt")) == wanted
 
 
-def test_states_are_as_many_as_were_promised() -> None:
+def test_at_least_forty_states_have_unique_names() -> None:
     assert len({state.name for state in STATES}) >= 40
     assert len({state.name for state in STATES}) == len(STATES)
 

@@ -49,7 +49,7 @@ def parts(*texts: str) -> list[str]:
 
 
 @given(st.lists(LINES, max_size=12), st.data())
-def test_where_the_deltas_are_cut_decides_nothing(lines: list[str], data: st.DataObject) -> None:
+def test_parts_do_not_depend_on_where_deltas_are_cut(lines: list[str], data: st.DataObject) -> None:
     text = "\n".join(lines)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     edges = [0, *cuts, len(text)]
@@ -66,22 +66,22 @@ def test_no_text_is_lost(lines: list[str]) -> None:
     assert essence("".join(parts(text))) == essence(text)
 
 
-def test_blank_lines_in_a_fence_are_no_border() -> None:
+def test_blank_lines_do_not_split_a_fence() -> None:
     fence = "```python\na = 1\n\n\nb = 2\n```\n"
     assert parts(f"before\n{fence}after") == ["before\n", fence, "after"]
 
 
-def test_a_fence_ends_only_with_its_own_sign() -> None:
+def test_a_fence_ends_only_with_its_own_marker() -> None:
     fence = "~~~~\n```\n~~~\n\nx\n~~~~\n"
     assert parts(f"{fence}\nafter") == [fence, "after"]
 
 
-def test_what_is_indented_below_an_item_belongs_to_it() -> None:
+def test_indented_lines_belong_to_the_item_above() -> None:
     item = "- one\n\n  more of it\n\n  ```\n  code\n\n  ```\n"
     assert parts(f"{item}\ntext") == [item, "text"]
 
 
-def test_headings_stand_alone() -> None:
+def test_a_heading_is_its_own_part() -> None:
     assert parts("# One\ntext\n## Two\n- a\n") == ["# One\n", "text\n", "## Two\n", "- a\n"]
 
 

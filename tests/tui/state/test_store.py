@@ -82,7 +82,7 @@ def live(store: Store) -> list[Block]:
     return [block for block in store.screen.blocks if block.open or block.status in {"running", "waiting"}]
 
 
-def test_who_has_no_agent_is_told_once_in_full_what_to_do() -> None:
+def test_without_an_agent_the_full_instructions_appear_once() -> None:
     store = Store()
     for _ in range(2):
         store.apply(StatusChanged(problem="No agent can be used here (atomic demo shows a run)"), 1.0)
@@ -122,7 +122,7 @@ def test_interleaved_sub_agents_keep_their_own_blocks() -> None:
     ]
 
 
-def test_a_sub_agent_of_a_sub_agent_is_deeper() -> None:
+def test_a_sub_agent_of_a_sub_agent_is_indented_further() -> None:
     events = does(SubagentStarted("a", "a"), SubagentStarted("b", "b", agent="a"), TextDelta("x", agent="b"))
     store = told(started(), *events)
     assert [(block.kind, block.depth) for block in store.screen.blocks] == [
@@ -132,7 +132,7 @@ def test_a_sub_agent_of_a_sub_agent_is_deeper() -> None:
     ]
 
 
-def test_a_folded_sub_agent_hides_what_it_does_and_shows_it_again() -> None:
+def test_a_folded_sub_agent_hides_its_blocks_until_unfolded() -> None:
     events = does(
         SubagentStarted("a", "a"),
         SubagentStarted("b", "b", agent="a"),
@@ -158,12 +158,12 @@ def test_a_folded_sub_agent_hides_what_it_does_and_shows_it_again() -> None:
     assert own.hidden
 
 
-def test_the_agents_of_a_crew_are_shown_at_once() -> None:
+def test_sub_agents_called_by_the_user_are_shown_unfolded() -> None:
     store = told(started(kind=RunKind.AGENTS), *does(SubagentStarted("a", "a"), TextDelta("x", agent="a")))
     assert [block.hidden for block in store.screen.blocks] == [False, False]
 
 
-def test_a_tool_is_a_card_with_what_it_is_about() -> None:
+def test_a_tool_call_is_a_card_with_its_subject() -> None:
     edit = {"file_path": "src/auth.py", "old_string": "a\nb", "new_string": "a\nc\nd"}
     events = does(ToolStarted("t", "Edit", edit), ToolEnded("t", "ok"))
     store = told(started(), *events)
@@ -193,7 +193,7 @@ def test_the_title_and_detail_of_a_card(name: str, input: dict[str, Any], title:
     assert (card.title, card.detail) == (title, detail)
 
 
-def test_a_long_output_keeps_its_two_ends() -> None:
+def test_a_long_output_keeps_its_start_and_end() -> None:
     lines = [f"line {number}\n" for number in range(50_000)]
     store = told(started(), *does(ToolStarted("t", "Bash", {}), *(ToolOutput("t", line) for line in lines)))
     (card,) = shown(store, BlockKind.TOOL)
@@ -204,14 +204,14 @@ def test_a_long_output_keeps_its_two_ends() -> None:
     assert left_out + card.output.count("line ") == pytest.approx(50_000, abs=2)
 
 
-def test_a_failed_tool_says_why() -> None:
+def test_a_failed_tool_shows_why() -> None:
     store = told(started(), *does(ToolStarted("t", "Bash", {}), ToolEnded("t", "out", error="exit 1")))
     (card,) = shown(store, BlockKind.TOOL)
     assert card.status == "failed"
     assert card.output == "out\nexit 1"
 
 
-def test_the_end_of_a_run_ends_all_that_belongs_to_it() -> None:
+def test_the_end_of_a_run_ends_its_tools_and_agents() -> None:
     store = told(
         started(prompt="go"),
         *does(ToolStarted("t", "Bash", {}), SubagentStarted("a", "a"), ThinkingDelta("hm", agent="a"), TextDelta("x")),
@@ -227,7 +227,7 @@ def test_the_end_of_a_run_ends_all_that_belongs_to_it() -> None:
     assert shown(store, BlockKind.QUESTION)[0].status == "interrupted"
 
 
-def test_what_comes_after_the_end_is_dropped() -> None:
+def test_events_after_the_end_of_a_run_are_dropped() -> None:
     store = told(started(), *does(TextDelta("a")), ended())
     before = len(store.screen.blocks)
     late = [*does(TextDelta("b"), ToolStarted("t", "Bash", {})), ended(status="failed", message="x"), started()]
@@ -238,13 +238,13 @@ def test_what_comes_after_the_end_is_dropped() -> None:
     assert not store.screen.is_busy
 
 
-def test_news_of_an_unknown_run_are_dropped() -> None:
+def test_events_of_an_unknown_run_are_dropped() -> None:
     store = told(*does(TextDelta("b"), run="nobody"), ended("nobody"), ShellOutput(run="nobody", text="x"))
     assert store.screen.blocks == []
     assert store.screen.runs == {}
 
 
-def test_a_review_sub_agent_that_ends_while_another_is_active_ends_for_good() -> None:
+def test_a_reviewer_that_ends_during_another_agent_stays_ended() -> None:
     """The old freeze: a completion was put off while another agent was active, and nobody ever came back to it."""
     store = told(
         started(kind=RunKind.AGENTS),
@@ -261,7 +261,7 @@ def test_a_review_sub_agent_that_ends_while_another_is_active_ends_for_good() ->
     assert live(store) == []
 
 
-def test_a_turn_that_ends_while_its_sub_agents_never_do_is_over() -> None:
+def test_a_turn_ends_even_if_its_sub_agents_never_end() -> None:
     store = told(started(), *does(SubagentStarted("a", "a"), TurnEnded(EndReason.DONE)), ended())
     assert not store.screen.is_busy
     assert live(store) == []
@@ -281,7 +281,7 @@ def test_esc_stops_at_once_and_twice_by_force() -> None:
     assert store.stop("t", 5.4) is None
 
 
-def test_what_was_sent_is_shown_before_the_engine_answers() -> None:
+def test_a_sent_text_is_shown_before_the_engine_answers() -> None:
     store = Store()
     store.begin("r", RunKind.TURN, "hello", 1.0)
     assert store.screen.is_busy
@@ -291,7 +291,7 @@ def test_what_was_sent_is_shown_before_the_engine_answers() -> None:
     assert not store.screen.is_busy
 
 
-def test_what_was_sent_can_turn_out_to_be_a_workflow() -> None:
+def test_a_sent_text_can_turn_out_to_be_a_workflow() -> None:
     store = Store()
     store.begin("r", RunKind.TURN, "/ralph x", 1.0)
     told(started(kind=RunKind.WORKFLOW, title="ralph", prompt="/ralph x", session="s1"), store=store)
@@ -302,17 +302,17 @@ def test_what_was_sent_can_turn_out_to_be_a_workflow() -> None:
     assert live(store) == []
 
 
-def test_an_answer_that_was_never_streamed_is_shown() -> None:
+def test_an_answer_that_was_not_streamed_is_shown() -> None:
     store = told(started(), *does(TurnEnded(EndReason.DONE, "All at once.")), ended())
     assert [block.text for block in shown(store, BlockKind.ANSWER)] == ["All at once."]
 
 
-def test_an_error_is_said_once() -> None:
+def test_an_error_is_shown_once() -> None:
     store = told(started(), *does(TurnEnded(EndReason.ERROR, error="boom")), ended(status="failed", message="boom"))
     assert [block.text for block in shown(store, BlockKind.ERROR)] == ["boom"]
 
 
-def test_a_shell_command_and_what_it_wrote() -> None:
+def test_a_shell_command_is_shown_with_its_output() -> None:
     store = told(started(kind=RunKind.SHELL, prompt="!ls"), ShellOutput(run="r", text="a\n"), ended())
     (block,) = store.screen.blocks
     assert (block.kind, block.title, block.output, block.status) == (BlockKind.SHELL, "ls", "a\n", "done")
@@ -353,7 +353,7 @@ def workflow(*news: ChatEvent) -> Store:
     return told(RunStarted(run="w", kind=RunKind.WORKFLOW, title="ralph", session="s1"), *news)
 
 
-def test_nodes_count_how_often_they_began() -> None:
+def test_nodes_count_their_iterations() -> None:
     w = Workflow()
     store = workflow(
         w.node("plan", "1", "Plans the work"),
@@ -372,7 +372,7 @@ def test_nodes_count_how_often_they_began() -> None:
     assert told == [("Plans the work", "", "done"), ("Works", "", "done"), ("Works", "iteration 2", "running")]
 
 
-def test_a_node_at_work_twice_is_active_until_both_have_ended() -> None:
+def test_a_node_with_two_steps_is_active_until_both_have_ended() -> None:
     w = Workflow()
     store = workflow(w.node("map", "1"), w.node("map", "2"), w.agent(TextDelta("x"), "map"), w.over("map", "1"))
     assert store.screen.runs["w"].nodes["map"].status == "active"
@@ -382,13 +382,13 @@ def test_a_node_at_work_twice_is_active_until_both_have_ended() -> None:
     assert [agent.status for agent in store.screen.agents.values()] == ["done"]
 
 
-def test_nodes_without_a_description_stay_silent_unless_they_fail() -> None:
+def test_nodes_without_a_description_are_shown_only_if_they_fail() -> None:
     w = Workflow()
     store = workflow(w.node("a", "1"), w.over("a", "1"), w.node("b", "2"), w.over("b", "2", "failed", "no disk"))
     assert [(block.title, block.output) for block in shown(store, BlockKind.NODE)] == [("b", "no disk")]
 
 
-def test_workers_stand_in_the_panel_with_their_task_and_what_they_do() -> None:
+def test_workers_are_listed_with_their_task_and_activity() -> None:
     w = Workflow()
     store = workflow(
         w.says(wf.TasksChanged, tasks=[Task("3", "refresh endpoint")]),
@@ -401,14 +401,14 @@ def test_workers_stand_in_the_panel_with_their_task_and_what_they_do() -> None:
     assert [task.title for task in store.screen.tasks] == ["refresh endpoint"]
 
 
-def test_a_worker_has_a_new_head_for_each_turn() -> None:
+def test_each_turn_of_a_worker_has_its_own_heading() -> None:
     w = Workflow()
     turn = [w.agent(TextDelta("some text")), w.agent(TurnEnded(EndReason.DONE))]
     store = workflow(*turn, *turn)
     assert [block.status for block in shown(store, BlockKind.SUBAGENT)] == ["done", "done"]
 
 
-def test_a_workflows_end_says_how_to_go_on() -> None:
+def test_a_paused_workflow_shows_how_to_resume_it() -> None:
     store = workflow()
     told(ended("w", "paused", message="Paused.", resume="atomic resume s1"), store=store)
     head, end = shown(store, BlockKind.RUN)
@@ -416,7 +416,7 @@ def test_a_workflows_end_says_how_to_go_on() -> None:
     assert (end.text, end.output) == ("Paused.", "atomic resume s1")
 
 
-def test_the_graph_of_a_run_that_has_ended_can_still_be_drawn() -> None:
+def test_the_graph_of_a_finished_run_can_still_be_drawn() -> None:
     store = workflow()
     told(ended("w", "completed"), GraphDrawn(run="w", lines=("a",), positions={"a": (0, 0, 1)}), store=store)
     assert store.screen.runs["w"].drawing == ("a",)
@@ -427,7 +427,7 @@ def history(*news: ChatEvent, junk: int = 0) -> History:
     return History(events=(*raw, *([msgspec.Raw(b'{"type":"of tomorrow"}')] * junk)))
 
 
-def test_a_conversation_opened_again_looks_as_it_did() -> None:
+def test_a_reopened_conversation_looks_as_before() -> None:
     news = [
         started(prompt="hi", time=10.0),
         *does(TextDelta("One.\n\nTwo."), ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "a")),
@@ -441,13 +441,13 @@ def test_a_conversation_opened_again_looks_as_it_did() -> None:
     assert len(looks[0]) > 4
 
 
-def test_a_turn_that_was_cut_off_then_is_not_active_now() -> None:
+def test_an_unfinished_turn_of_the_history_is_not_active() -> None:
     store = told(history(started(time=1.0), *does(TextDelta("half"), ToolStarted("t", "Bash", {}))))
     assert not store.screen.is_busy
     assert live(store) == []
 
 
-def test_a_workflow_of_a_history_has_no_spinner_but_the_way_to_it() -> None:
+def test_a_workflow_of_the_history_has_no_spinner_and_shows_how_to_open_it() -> None:
     w = Workflow()
     store = told(history(started("w", RunKind.WORKFLOW, session="s1", time=1.0), w.node("a", "1", "Does a")))
     assert not store.screen.is_busy
@@ -455,7 +455,7 @@ def test_a_workflow_of_a_history_has_no_spinner_but_the_way_to_it() -> None:
     assert "atomic attach s1" in shown(store, BlockKind.RUN)[-1].text
 
 
-def test_a_run_that_is_watched_later_has_its_own_times() -> None:
+def test_a_run_watched_later_keeps_its_own_times() -> None:
     w = Workflow()
     begun = w.says(wf.RunStarted, workflow="ralph", prompt="x", session_dir="d")
     over = w.says(wf.RunEnded, status="completed", reason="", message="", exit_code=0)
@@ -465,7 +465,7 @@ def test_a_run_that_is_watched_later_has_its_own_times() -> None:
     assert head.seconds == end.seconds == pytest.approx(1.0)
 
 
-def test_a_question_of_the_past_does_not_wait() -> None:
+def test_a_question_of_the_history_does_not_open() -> None:
     w = Workflow()
     asked = w.says(wf.QuestionAsked, question=Question("Which?", id="q1"), node="ask")
     store = workflow(asked)
@@ -476,14 +476,14 @@ def test_a_question_of_the_past_does_not_wait() -> None:
     assert [(block.status, block.output) for block in shown(store, BlockKind.QUESTION)] == [("done", "main")]
 
 
-def test_what_cannot_be_read_is_counted_and_said_once() -> None:
+def test_unreadable_events_are_counted_in_one_notice() -> None:
     store = told(history(ChatNotice(text="x"), junk=3), history())
     assert [block.text for block in shown(store, BlockKind.WARNING)] == [
         "3 entries of a newer Atomic could not be read."
     ]
 
 
-def test_a_cleared_transcript_is_empty_but_a_workflow_goes_on() -> None:
+def test_clearing_the_transcript_keeps_a_workflow_running() -> None:
     w = Workflow()
     store = workflow(w.node("a", "1", "Does a"), w.agent(TextDelta("some text")))
     told(
@@ -494,14 +494,14 @@ def test_a_cleared_transcript_is_empty_but_a_workflow_goes_on() -> None:
     assert store.screen.blocks[-1].kind is BlockKind.RUN
 
 
-def test_plan_and_notices() -> None:
+def test_plans_and_notices_are_shown() -> None:
     plan = (PlanItem("one"),)
     store = told(started(), *does(PlanChanged(plan)), ChatNotice(text="careful", level=Level.WARNING))
     assert store.screen.plan == plan
     assert shown(store, BlockKind.WARNING)[0].text == "careful"
 
 
-def test_the_queue_is_taken_in_order_and_can_be_edited() -> None:
+def test_the_queue_keeps_its_order_and_can_be_edited() -> None:
     store = Store()
     for text in ("one", "two", "three"):
         store.enqueue(text)
@@ -535,7 +535,7 @@ def test_the_steps_of_all_tasks_mark_one_node_of_the_drawing() -> None:
 
 
 @pytest.mark.parametrize("status", ["cancelled", "paused"])
-def test_what_was_interrupted_does_not_look_done(status: str) -> None:
+def test_interrupted_work_does_not_look_done(status: str) -> None:
     w = Workflow()
     store = workflow(
         w.node("fix[1]", "s", "Fixes it"),

@@ -24,7 +24,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (40, 12), (200, 60), (12, 4), (3, 2), (1, 1)])
-def test_it_fits_the_terminal(columns: int, rows: int) -> None:
+def test_the_first_frame_fits_the_terminal(columns: int, rows: int) -> None:
     emulator = Emulator(columns, rows)
     emulator.modes.discard(7)  # nothing may depend on wrapping
     emulator.feed(first_frame(columns, rows, colours=True).encode())
@@ -36,12 +36,12 @@ def test_it_fits_the_terminal(columns: int, rows: int) -> None:
         assert emulator.lines[-1] == f" {HINT}"
 
 
-def test_no_color_means_none() -> None:
+def test_no_color_removes_all_colours() -> None:
     assert "\x1b[2m" in first_frame(80, 24, colours=True)
     assert "\x1b[2m" not in first_frame(80, 24, colours=False)
 
 
-def test_what_is_typed_early_is_kept(env: dict[str, str]) -> None:
+def test_early_keys_are_kept(env: dict[str, str]) -> None:
     with window(SMALL, env=env, cwd=ROOT, ahead=b"before ") as one:
         one.shows(" ›")
         one.type("and while it starts")
@@ -50,14 +50,14 @@ def test_what_is_typed_early_is_kept(env: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("background", ["1e1e/1e1e/1e1e", "ffff/ffff/ffff"])
-def test_the_background_is_known_and_not_typed(env: dict[str, str], background: str) -> None:
+def test_the_background_is_detected_and_not_typed_into_the_prompt(env: dict[str, str], background: str) -> None:
     with window(SMALL, env=env, cwd=ROOT, background=background) as one:
         one.shows(f"READY on rgb:{background}")
         one.type("x")
         one.shows("  x  ")
 
 
-def test_a_terminal_that_answers_nothing_costs_nothing(env: dict[str, str]) -> None:
+def test_a_terminal_that_does_not_answer_causes_no_delay(env: dict[str, str]) -> None:
     with window(SMALL, env=env, cwd=ROOT, answers=False) as one:
         one.shows("READY on unknown")
         one.type("exit\r")
@@ -65,7 +65,7 @@ def test_a_terminal_that_answers_nothing_costs_nothing(env: dict[str, str]) -> N
         assert one.modes_left() == set()
 
 
-def test_nothing_heavy_is_imported_before_it() -> None:
+def test_no_heavy_module_is_imported_for_the_first_frame() -> None:
     code = "import sys; import atomic.tui.main; print(*sys.modules)"
     told = subprocess.run(
         (sys.executable, "-c", code), env={"PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=True
@@ -77,7 +77,7 @@ TYPED = st.binary(max_size=40).map(lambda data: data.replace(b"\x1b", b""))
 
 
 @given(before=TYPED, after=TYPED, cut=st.integers(0, 100))
-def test_the_answer_is_taken_out_wherever_it_is_cut(before: bytes, after: bytes, cut: int) -> None:
+def test_the_terminals_answer_is_removed_wherever_it_is_cut(before: bytes, after: bytes, cut: int) -> None:
     heard: list[str] = []
     sent = before + b"\x1b]11;rgb:0000/0000/0000\x1b\\" + after
     answer = BackgroundFilter(heard.append)
@@ -89,7 +89,7 @@ def test_the_answer_is_taken_out_wherever_it_is_cut(before: bytes, after: bytes,
     assert heard == ["rgb:0000/0000/0000"]
 
 
-def test_alt_and_a_bracket_are_let_go() -> None:
+def test_alt_with_a_bracket_is_passed_on() -> None:
     answer = BackgroundFilter(lambda _: None)
     assert answer.strip(b"a\x1b]") == b"a"
     assert answer.is_open

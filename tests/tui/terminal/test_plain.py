@@ -29,7 +29,7 @@ def plain(env: dict[str, str]) -> Iterator[Window]:
         yield one
 
 
-def test_a_conversation_in_lines(plain: Window) -> None:
+def test_a_conversation_is_printed_as_lines(plain: Window) -> None:
     plain.type("hello\n")
     plain.shows("You said: hello")
     plain.type("tool\n")
@@ -47,7 +47,7 @@ def test_a_conversation_in_lines(plain: Window) -> None:
     assert b"\x1b" not in plain.log, "nothing moves, nothing is coloured"
 
 
-def test_a_line_that_is_typed_while_it_works_is_sent_afterwards(plain: Window) -> None:
+def test_a_line_typed_during_a_turn_is_sent_afterwards(plain: Window) -> None:
     plain.type("ask\n")
     plain.shows("2. develop")
     plain.type("main\n")
@@ -58,7 +58,7 @@ def test_a_line_that_is_typed_while_it_works_is_sent_afterwards(plain: Window) -
     assert text.index("STREAM-DONE") < text.index("You said: next")
 
 
-def test_ctrl_c_stops_the_turn_and_again_leaves(plain: Window) -> None:
+def test_ctrl_c_stops_the_turn_and_a_second_one_leaves(plain: Window) -> None:
     plain.type("hang\n")
     plain.shows("I work and work.")
     plain.type("\x03")
@@ -72,7 +72,7 @@ def test_ctrl_c_stops_the_turn_and_again_leaves(plain: Window) -> None:
     assert plain.state_of_terminal() == plain.before
 
 
-def test_a_pipe_is_a_person_too(env: dict[str, str]) -> None:
+def test_prompts_can_come_from_a_pipe(env: dict[str, str]) -> None:
     done = subprocess.run(
         PLAIN, env=env, cwd=ROOT, input="one\ntwo\n", capture_output=True, text=True, timeout=60, check=False
     )
@@ -80,7 +80,7 @@ def test_a_pipe_is_a_person_too(env: dict[str, str]) -> None:
     assert done.stdout.index("You said: one") < done.stdout.index("You said: two")
 
 
-def test_the_lines_of_a_pipe_answer_what_is_asked_in_their_order(env: dict[str, str]) -> None:
+def test_piped_lines_answer_questions_in_order(env: dict[str, str]) -> None:
     lines = "ask\n2\npick\n2\npick\nnext\nask\n"
     done = subprocess.run(
         PLAIN, env=env, cwd=ROOT, input=lines, capture_output=True, text=True, timeout=60, check=False
@@ -91,7 +91,7 @@ def test_the_lines_of_a_pipe_answer_what_is_asked_in_their_order(env: dict[str, 
     assert places == sorted(places), done.stdout
 
 
-def test_a_dumb_terminal_gets_it_by_itself(env: dict[str, str], tmp_path: Path) -> None:
+def test_a_dumb_terminal_gets_plain_mode(env: dict[str, str], tmp_path: Path) -> None:
     atomic = (sys.executable, "-m", "atomic")
     with window(atomic, env=env | {"TERM": "dumb"}, cwd=tmp_path) as one:
         one.shows("type a line and press Enter")

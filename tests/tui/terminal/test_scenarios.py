@@ -40,7 +40,7 @@ def _command(tmux: Tmux, text: str) -> None:
     tmux.keys("Enter")
 
 
-def test_a_workflow_is_paused_by_escape_and_goes_on(user: User) -> None:
+def test_a_workflow_is_paused_by_escape_and_resumed(user: User) -> None:
     has_puppet(user)
     workflow(user, "steps", SLOW)
     with atomic(user, "-a", AGENT) as tmux:
@@ -75,7 +75,7 @@ def _under_way(one: Window, user: User) -> str:
         ("esc, then ctrl+d", 0),
     ],
 )
-def test_who_leaves_a_workflow_is_told_how_to_resume_it(user: User, how: str, exit_code: int) -> None:
+def test_leaving_during_a_workflow_prints_how_to_resume_it(user: User, how: str, exit_code: int) -> None:
     has_puppet(user)
     workflow(user, "steps", SLOW)
     with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
@@ -106,7 +106,7 @@ def test_a_closed_window_pauses_a_workflow(user: User) -> None:
     wait_until(lambda: not processes(user.home), "end of all processes")
 
 
-def test_a_run_outlives_a_screen_that_is_killed(user: User) -> None:
+def test_a_run_survives_a_killed_screen(user: User) -> None:
     has_puppet(user)
     workflow(user, "steps", SLOW)
     with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
@@ -135,7 +135,7 @@ def test_a_question_of_a_workflow_is_answered_on_the_screen(user: User) -> None:
         assert ledger(user) == ["done"]
 
 
-async def test_an_agent_that_is_killed_is_a_turn_that_failed(user: User) -> None:
+async def test_a_turn_fails_when_its_agent_is_killed(user: User) -> None:
     async with ModelServer({"slow": Drip("word", times=2_000, every=0.05), "next": "Still here."}) as server:
         prepare(user, "claude", server)
         await asyncio.to_thread(_kill_the_agent, user)
@@ -153,7 +153,7 @@ def _kill_the_agent(user: User) -> None:
         tmux.shows("Still here.")
 
 
-async def test_a_window_that_is_closed_in_a_turn_leaves_nothing(user: User) -> None:
+async def test_closing_the_window_during_a_turn_leaves_no_process(user: User) -> None:
     async with ModelServer({"slow": Drip("word", times=2_000, every=0.05)}) as server:
         prepare(user, "claude", server)
         await asyncio.to_thread(_close_the_window, user)
@@ -203,7 +203,7 @@ def _ralph(stage: Stage) -> None:
         tmux.shows("EXIT CODE 0")
 
 
-def test_a_new_user_without_an_agent_is_told_what_to_do(user: User) -> None:
+def test_a_new_user_without_an_agent_learns_how_to_get_one(user: User) -> None:
     user.has_no_agents()
     with window(ATOMIC, env=user.env, cwd=user.project) as one:
         one.shows("no agent")

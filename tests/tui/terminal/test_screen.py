@@ -18,7 +18,7 @@ from tests.tui.terminal.window import Window, cpu_seconds, tree, window
 GO_ON = "Go on with: atomic chat --resume 0f5e2c1a-scripted"
 
 
-def test_a_turn_from_the_first_key_to_the_last_word(screen: Window) -> None:
+def test_a_turn_works_from_the_first_key_to_the_end(screen: Window) -> None:
     screen.type("hello\r")
     screen.shows("You said: hello")
     screen.type("tool\r")
@@ -41,7 +41,7 @@ def _is_between_frames(log: bytes) -> bool:
     return log.count(b"\x1b[?2026h") == log.count(b"\x1b[?2026l")
 
 
-def test_resizing_ends_in_a_whole_picture(screen: Window) -> None:
+def test_resizing_ends_in_a_complete_frame(screen: Window) -> None:
     screen.type("hello\r")
     screen.shows("You said: hello")
     for columns, rows in ((120, 40), (40, 12), (80, 24)):
@@ -51,7 +51,7 @@ def test_resizing_ends_in_a_whole_picture(screen: Window) -> None:
 
 
 @pytest.mark.timed
-def test_nothing_is_written_while_nothing_happens(screen: Window) -> None:
+def test_an_idle_screen_writes_nothing(screen: Window) -> None:
     screen.type("hello\r")
     screen.shows("You said: hello")
     _await_quiet(screen)
@@ -88,14 +88,14 @@ def test_a_killed_screen_leaves_no_engine_and_a_usable_terminal(screen: Window) 
     wait_until(lambda: not any(map(is_alive, below)), "end of the engine")
 
 
-def test_an_engine_that_dies_is_told_and_the_next_prompt_has_another(screen: Window) -> None:
+def test_a_dead_engine_is_reported_and_the_next_prompt_starts_another(screen: Window) -> None:
     screen.type("die\r")
     screen.shows("SIGKILL")
     screen.type("again\r")
     screen.shows("You said: again")
 
 
-def test_one_that_does_not_stop_is_left_after_the_second_escape(screen: Window) -> None:
+def test_a_second_escape_abandons_an_engine_that_does_not_stop(screen: Window) -> None:
     screen.type("deaf\r")
     screen.shows("I work and work.")
     screen.type("\x1b")
@@ -124,7 +124,7 @@ def test_ctrl_c_twice_leaves_at_any_moment(screen: Window, moment: str) -> None:
     wait_until(lambda: not any(map(is_alive, below)), "end of all processes")
 
 
-def test_two_clears_with_letters_in_between_do_not_leave(screen: Window) -> None:
+def test_clearing_the_prompt_twice_with_letters_between_does_not_leave(screen: Window) -> None:
     screen.type("abc\x03def\x03")
     screen.type("hello\r")
     screen.shows("You said: hello")
@@ -133,7 +133,7 @@ def test_two_clears_with_letters_in_between_do_not_leave(screen: Window) -> None
 @pytest.mark.parametrize(
     ("editor", "words"), [("false", "ended with 1"), pytest.param("/nowhere", "cannot be used", marks=pytest.mark.full)]
 )
-def test_an_editor_that_fails_gives_the_screen_back(env: dict[str, str], editor: str, words: str) -> None:
+def test_the_screen_returns_after_an_editor_fails(env: dict[str, str], editor: str, words: str) -> None:
     with window(SCRIPTED, env=env | {"VISUAL": editor}, cwd=ROOT) as one:
         one.shows("opus")
         one.type("kept\x07")
@@ -160,12 +160,12 @@ def test_a_mistake_in_the_configuration_is_one_line(env: dict[str, str], tmp_pat
         assert one.modes_left() == set()
 
 
-def test_keys_that_come_at_once_stay_in_their_order(screen: Window) -> None:
+def test_keys_sent_together_stay_in_order(screen: Window) -> None:
     screen.type("abc\x7f\x7fxyz\x1b[D\x1b[D--\r")
     screen.shows("You said: ax--yz")
 
 
-def test_a_paste_and_what_is_typed_around_it_stay_in_their_order(screen: Window) -> None:
+def test_a_paste_and_the_keys_around_it_stay_in_order(screen: Window) -> None:
     screen.type("one \x1b[200~two\nthree\x1b[201~ four\r")
     screen.shows("You said: one two")
     screen.shows("three four")

@@ -47,7 +47,7 @@ def the_screen(one: Window) -> int:
     return screen
 
 
-def test_leaving_in_order_prints_the_last_word(small: Window) -> None:
+def test_a_normal_exit_prints_the_last_message(small: Window) -> None:
     small.type("exit\r")
     assert small.exit_code() == 0
     assert_as_before(small)
@@ -55,13 +55,13 @@ def test_leaving_in_order_prints_the_last_word(small: Window) -> None:
 
 
 @pytest.mark.full
-def test_the_exit_code_is_the_screens(small: Window) -> None:
+def test_the_exit_code_comes_from_the_screen(small: Window) -> None:
     small.type("code\r")
     assert small.exit_code() == 5
     assert_as_before(small)
 
 
-def test_an_exception_is_one_line_and_the_way_to_go_on(small: Window) -> None:
+def test_a_crash_prints_one_line_and_how_to_resume(small: Window) -> None:
     small.type("exception\r")
     assert small.exit_code() == 1
     assert_as_before(small)
@@ -70,7 +70,7 @@ def test_an_exception_is_one_line_and_the_way_to_go_on(small: Window) -> None:
 
 
 @pytest.mark.full
-def test_an_exception_is_shown_whole_to_those_who_ask(env: dict[str, str]) -> None:
+def test_a_full_traceback_is_printed_on_request(env: dict[str, str]) -> None:
     with window(SMALL, env=env | {"ATOMIC_DEBUG": "1"}, cwd=ROOT, rows=60) as one:
         one.shows("READY")
         one.type("exception\r")
@@ -79,7 +79,7 @@ def test_an_exception_is_shown_whole_to_those_who_ask(env: dict[str, str]) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSEGV, marks=pytest.mark.full)])
-def test_a_screen_that_is_killed_leaves_nothing_behind(small: Window, number: signal.Signals) -> None:
+def test_a_killed_screen_leaves_the_terminal_clean(small: Window, number: signal.Signals) -> None:
     assert {1000, 1003, 1006, 2004, 1049} <= small.emulator.modes, "the modes must have been on"
     os.kill(the_screen(small), number)
     small.type("\x1b[<35;10;10M\x1b[<35;11;10M")  # a mouse that moves on until it hears that it is off
@@ -89,7 +89,7 @@ def test_a_screen_that_is_killed_leaves_nothing_behind(small: Window, number: si
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
-def test_a_signal_to_the_supervisor_ends_the_screen_in_order(small: Window, number: signal.Signals) -> None:
+def test_a_signal_to_the_supervisor_ends_the_screen_normally(small: Window, number: signal.Signals) -> None:
     screen = the_screen(small)
     small.process.send_signal(number)
     assert small.exit_code() == 128 + number
@@ -99,20 +99,20 @@ def test_a_signal_to_the_supervisor_ends_the_screen_in_order(small: Window, numb
 
 
 @pytest.mark.full
-def test_a_signal_to_the_screen_is_its_end_too(small: Window) -> None:
+def test_a_signal_to_the_screen_ends_it(small: Window) -> None:
     os.kill(the_screen(small), signal.SIGTERM)
     assert small.exit_code() == 143
     assert_as_before(small)
 
 
-def test_a_window_that_is_closed_ends_all(small: Window) -> None:
+def test_closing_the_window_ends_all_processes(small: Window) -> None:
     screen = the_screen(small)
     small.hang_up()
     assert small.process.wait(20) == 129
     assert not is_alive(screen)
 
 
-def test_a_supervisor_that_is_killed_leaves_the_terminal_to_the_screen(env: dict[str, str]) -> None:
+def test_the_screen_restores_the_terminal_if_the_supervisor_is_killed(env: dict[str, str]) -> None:
     shell = ("sh", "-c", f"{' '.join(SMALL)}; exec sed -u 's/^/the shell heard: /'")
     with window(shell, env=env, cwd=ROOT) as one:
         one.shows("READY")
@@ -126,7 +126,7 @@ def test_a_supervisor_that_is_killed_leaves_the_terminal_to_the_screen(env: dict
 
 
 @pytest.mark.timed
-def test_ctrl_c_twice_leaves_also_if_the_loop_is_dead(small: Window) -> None:
+def test_ctrl_c_twice_leaves_even_if_the_event_loop_is_blocked(small: Window) -> None:
     small.type("stuck\r")
     small.shows("STUCK")
     screen = the_screen(small)
@@ -145,7 +145,7 @@ def _sleeps(pid: int) -> bool:
 
 
 @pytest.mark.full
-def test_a_dead_loop_does_not_survive_a_signal(small: Window) -> None:
+def test_a_signal_ends_a_blocked_event_loop(small: Window) -> None:
     small.type("stuck\r")
     small.shows("STUCK")
     small.process.terminate()
@@ -153,7 +153,7 @@ def test_a_dead_loop_does_not_survive_a_signal(small: Window) -> None:
     assert_as_before(small)
 
 
-def test_suspending_gives_the_terminal_to_the_shell_and_back(env: dict[str, str]) -> None:
+def test_suspending_returns_the_terminal_to_the_shell(env: dict[str, str]) -> None:
     with window(("bash", "--norc", "-i"), env=env | {"PS1": "bash> "}, cwd=ROOT) as one:
         one.shows("bash> ")
         one.type(f"{' '.join(SMALL)}\r")

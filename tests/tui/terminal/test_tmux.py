@@ -22,7 +22,7 @@ def prompt_of(tmux: Tmux) -> list[str]:
     return [line.lstrip(" ›").rstrip() for line in found[1].split("\n")]
 
 
-def test_keys_that_break_a_line(env: dict[str, str]) -> None:
+def test_keys_that_insert_a_line_break(env: dict[str, str]) -> None:
     with in_tmux(SCRIPTED, env=env, cwd=ROOT) as tmux:
         tmux.shows("opus")
         tmux.type("first")

@@ -82,12 +82,12 @@ def server(env: dict[str, str]) -> Iterator[Server]:
         yield one
 
 
-def test_nobody_gets_in_without_the_token(server: Server) -> None:
+def test_requests_without_the_token_are_refused(server: Server) -> None:
     for path in ("/", "/?token=wrong", "/focus.js", "/static/js/textual.js", "/ws", "/download/x", "/?token="):
         assert server.ask(path)[0] == 403, path
 
 
-def test_the_address_works_once_and_the_cookie_is_no_scripts(server: Server) -> None:
+def test_the_address_works_once_and_scripts_cannot_read_the_cookie(server: Server) -> None:
     cookie = server.enter()
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
     assert server.ask("/?" + urlsplit(server.address).query)[0] == 403
@@ -205,7 +205,7 @@ def test_a_conversation_in_a_browser(server: Server, tab: Tab) -> None:
     assert all(url.startswith((server.base, "data:", "ws:")) for url in tab.requests), tab.requests
 
 
-def test_the_command_itself_with_an_agent_of_the_person(tmp_path: Path, tab: Tab) -> None:
+def test_the_web_command_works_with_the_users_agent(tmp_path: Path, tab: Tab) -> None:
     user = User(tmp_path)
     has_puppet(user)
     with serving(user.env, (*ATOMIC, "chat", "--web", "-a", AGENT), user.project) as server:
@@ -219,7 +219,7 @@ def test_the_command_itself_with_an_agent_of_the_person(tmp_path: Path, tab: Tab
         assert "Resume with: atomic chat --resume" in server.process.stdout.read()
 
 
-def test_a_page_of_another_origin_reaches_nothing(server: Server, tab: Tab) -> None:
+def test_a_page_of_another_origin_cannot_connect(server: Server, tab: Tab) -> None:
     tab.open(server.address)
     page = tab.page.context.new_page()
     page.goto("data:text/html,<h1>evil</h1>")
@@ -232,7 +232,7 @@ def test_a_page_of_another_origin_reaches_nothing(server: Server, tab: Tab) -> N
     page.close()
 
 
-def test_a_server_that_is_killed_takes_its_screens_along(server: Server, tab: Tab) -> None:
+def test_screens_end_when_the_server_is_killed(server: Server, tab: Tab) -> None:
     tab.open(server.address)
     tab.say("hang")
     tab.shows("I work and work.")
@@ -244,7 +244,7 @@ def test_a_server_that_is_killed_takes_its_screens_along(server: Server, tab: Ta
 
 
 @pytest.mark.full
-def test_a_screen_that_ends_ends_the_server(server: Server, tab: Tab) -> None:
+def test_the_server_ends_with_its_screen(server: Server, tab: Tab) -> None:
     tab.open(server.address)
     tab.say("hello")
     tab.shows("You said: hello")
@@ -254,7 +254,7 @@ def test_a_screen_that_ends_ends_the_server(server: Server, tab: Tab) -> None:
 
 
 @pytest.mark.full
-def test_a_screen_that_is_killed_ends_the_server(server: Server, tab: Tab) -> None:
+def test_the_server_ends_when_its_screen_is_killed(server: Server, tab: Tab) -> None:
     tab.open(server.address)
     os.kill(tree(server.process.pid)[1], signal.SIGKILL)
     tab.closes()
@@ -262,7 +262,7 @@ def test_a_screen_that_is_killed_ends_the_server(server: Server, tab: Tab) -> No
 
 
 @pytest.mark.full
-def test_a_tab_that_is_closed_ends_its_screen_and_can_come_back(server: Server, tab: Tab) -> None:
+def test_closing_a_tab_ends_its_screen_and_it_can_be_reopened(server: Server, tab: Tab) -> None:
     tab.open(server.address)
     below = tree(server.process.pid)[1:]
     tab.page.reload()

@@ -59,7 +59,7 @@ def check(strips: list[Strip]) -> None:
 
 
 @pytest.mark.parametrize("text", VECTORS, ids=range(len(VECTORS)))
-def test_no_strip_does_more_than_show(text: str) -> None:
+def test_hostile_texts_have_no_effect_in_any_block(text: str) -> None:
     store = Store()
     for news in everywhere(text):
         store.apply(news, 1.0)
@@ -69,7 +69,7 @@ def test_no_strip_does_more_than_show(text: str) -> None:
     check([strip for block in store.screen.blocks for strip in painter.paint(block, 2.0).strips])
 
 
-async def test_nor_does_the_view() -> None:
+async def test_hostile_texts_have_no_effect_in_the_view() -> None:
     app = Stage(turn(*(Notice(text) for text in VECTORS), TextDelta("\n\n".join(VECTORS))))
     async with app.run_test(size=(80, 40)) as pilot:
         await pilot.pause()

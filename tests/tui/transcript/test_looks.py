@@ -90,7 +90,7 @@ def test_lists_hang_and_nest() -> None:
     ]
 
 
-def test_a_list_that_goes_on_keeps_its_numbers() -> None:
+def test_a_continued_list_keeps_its_numbers() -> None:
     assert page("7. seven\n8. eight") == ["7. seven", "8. eight"]
 
 
@@ -120,12 +120,12 @@ def test_code_is_coloured_and_chopped() -> None:
     assert styles(rows, "f") == [DARK.name]
 
 
-def test_a_comment_at_the_end_of_code_is_one() -> None:
+def test_a_comment_at_the_end_of_a_line_has_its_colour() -> None:
     rows = markdown_rows("```sh\nmake test   # proves it\n```", 40, DARK)
     assert styles(rows, "# proves it") == [DARK.comment]
 
 
-def test_long_lines_of_a_paragraph_go_on_and_short_ones_end() -> None:
+def test_a_paragraph_joins_long_lines_and_keeps_short_ones() -> None:
     wrapped = "word " * 13 + "and\nmore of it."
     assert page(wrapped, 100) == [("word " * 13 + "and more of it.")]
     assert page("Dear all,\ngood morning.") == ["Dear all,", "good morning."]
@@ -133,7 +133,7 @@ def test_long_lines_of_a_paragraph_go_on_and_short_ones_end() -> None:
     assert page("word " * 13 + "and  \nmore of it.", 100)[1] == "more of it."
 
 
-def test_an_unknown_language_is_shown_plainly() -> None:
+def test_code_in_an_unknown_language_is_shown_plainly() -> None:
     assert page("```nolang\na\n  b\n```") == [" a", "   b"]
 
 
@@ -144,7 +144,7 @@ def test_code_keeps_its_lines(is_open: bool) -> None:
     assert ["".join(text for text, _ in line) for line in lines] == code.split("\n")
 
 
-def test_links_can_be_opened_and_say_where_they_lead() -> None:
+def test_links_can_be_opened_and_show_their_address() -> None:
     rows = markdown_rows("[docs](https://example.org/a) and https://example.com/b.", 80, DARK)
     links = [segment.style.meta.get(LINK) for row in rows for segment in row if segment.style]
     assert [link for link in links if link] == ["https://example.org/a", "https://example.com/b"]
@@ -157,13 +157,13 @@ def test_other_links_cannot_be_opened() -> None:
     assert not any(segment.style.meta.get(LINK) for row in rows for segment in row if segment.style)
 
 
-def test_what_is_nested_too_deeply_is_shown_all_the_same() -> None:
+def test_deeply_nested_text_is_still_shown() -> None:
     assert "deep" in " ".join(page(">" * 200 + " deep", 40))
     lists = "".join(f"{'  ' * depth}- item{depth}\n" for depth in range(80))
     assert "item79" in " ".join(page(lists, 40))
 
 
-def test_a_long_fence_shows_its_end_while_it_comes_and_then_its_beginning() -> None:
+def test_a_long_fence_shows_its_end_while_streaming_and_then_its_start() -> None:
     code = "".join(f"line{number}\n" for number in range(3000))
     coming, done = Block(1, BlockKind.ANSWER, text=f"```\n{code}", open=True), Block(2, BlockKind.ANSWER)
     done.text = f"```\n{code}```"
@@ -173,7 +173,7 @@ def test_a_long_fence_shows_its_end_while_it_comes_and_then_its_beginning() -> N
     assert look(done)[-1].endswith("… 2,000 lines")
 
 
-def test_a_part_that_takes_long_to_paint_is_left_alone_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_block_is_repainted_less_often_while_streaming(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(100))
     monkeypatch.setattr(blocks.time, "thread_time", lambda: float(next(clock)))  # each painting takes a second
     painter, block = Painter(DARK, 40), Block(1, BlockKind.ANSWER, text="one", open=True)
@@ -232,7 +232,7 @@ def test_thinking_is_one_line_until_it_is_unfolded() -> None:
     assert look(block) == ["▾ Thought 3.0 s", "  │ First.", "  │ Second."]
 
 
-def test_deeper_blocks_stand_behind_tree_lines() -> None:
+def test_nested_blocks_have_tree_lines() -> None:
     block = Block(1, BlockKind.ANSWER, text="x", lead=True, depth=2, gap=True)
     assert look(block) == ["│ │", "│ │ ● x"]
 
@@ -249,7 +249,7 @@ def test_a_question_shows_its_answer() -> None:
     assert look(block) == ["? planner: Which?", "  → main"]
 
 
-def test_what_is_hidden_has_no_lines() -> None:
+def test_hidden_blocks_have_no_lines() -> None:
     block = Block(1, BlockKind.ANSWER, text="x", hidden=True, gap=True)
     assert look(block) == []
     assert estimate(block, 50) == 0
@@ -274,7 +274,7 @@ def test_every_line_is_exactly_as_wide_as_the_screen(
         assert strip.cell_length == sum(cell_len(segment.text) for segment in strip) == width
 
 
-def test_what_was_painted_is_kept_until_it_changes() -> None:
+def test_a_painted_block_is_cached_until_it_changes() -> None:
     painter = Painter(DARK, 40)
     block = Block(1, BlockKind.ANSWER, text="a")
     first = painter.paint(block, 0.0)
@@ -283,12 +283,12 @@ def test_what_was_painted_is_kept_until_it_changes() -> None:
     assert painter.paint(block, 0.0) is not first
 
 
-def test_durations() -> None:
+def test_durations_are_short() -> None:
     assert [seconds(value) for value in (0.04, 9.96, 59.0, 61.0, 3720.0)] == ["0.0 s", "9 s", "59 s", "1:01", "1:02:00"]
 
 
 @pytest.mark.parametrize("name", sorted(BUILTIN_THEMES))
-def test_all_colours_can_be_read(name: str) -> None:
+def test_all_colours_are_readable(name: str) -> None:
     variables = BUILTIN_THEMES[name].to_color_system().generate()
     palette = Palette.of(variables, Color.parse(variables["background"]))
     for field in ("text", "muted", "primary", "success", "warning", "error", "code", "comment", "string", "user"):

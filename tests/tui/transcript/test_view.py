@@ -35,7 +35,7 @@ async def settle(pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
-async def test_it_follows_the_end_while_text_comes() -> None:
+async def test_the_view_follows_the_end_while_text_arrives() -> None:
     app = stage(*turn(ends=False))
     async with app.run_test(size=(60, 12)) as pilot:
         for number in range(40):
@@ -63,7 +63,7 @@ async def test_a_reader_who_scrolled_up_is_not_moved() -> None:
         assert app.view.unseen == 0
 
 
-async def test_blocks_put_in_above_move_nothing() -> None:
+async def test_blocks_inserted_above_do_not_move_the_view() -> None:
     news = turn(SubagentStarted("a", "alice"), TextDelta(paragraphs(80)), ends=False)
     app = stage(*news)
     async with app.run_test(size=(60, 12)) as pilot:
@@ -78,7 +78,7 @@ async def test_blocks_put_in_above_move_nothing() -> None:
 
 
 @pytest.mark.parametrize("size", [(30, 7), (80, 24), (120, 40)])
-async def test_every_page_joins_the_next_though_heights_were_guessed(size: tuple[int, int]) -> None:
+async def test_pages_join_although_heights_are_estimated(size: tuple[int, int]) -> None:
     app = stage(*many(120))
     async with app.run_test(size=size) as pilot:
         pages = [app.rows()]
@@ -97,7 +97,7 @@ async def test_every_page_joins_the_next_though_heights_were_guessed(size: tuple
         assert sorted(set(numbers)) == list(range(120))
 
 
-async def test_home_and_end() -> None:
+async def test_home_and_end_scroll_to_the_ends() -> None:
     app = stage(*many(60))
     async with app.run_test(size=(60, 12)) as pilot:
         app.view.focus()
@@ -127,7 +127,7 @@ def _wheel_up() -> type:
     return MouseScrollUp
 
 
-async def test_dragging_the_bar_goes_far() -> None:
+async def test_dragging_the_scrollbar_scrolls_far() -> None:
     app = stage(*many(300))
     async with app.run_test(size=(60, 12)) as pilot:
         app.view.scroll_to(y=100, animate=False)
@@ -155,7 +155,7 @@ async def test_a_click_unfolds_a_card_and_it_stays_where_it_is() -> None:
         assert app.view.is_following
 
 
-async def test_a_click_on_the_pill_goes_to_the_end() -> None:
+async def test_a_click_on_the_pill_scrolls_to_the_end() -> None:
     app = stage(*turn(TextDelta(paragraphs(80)), ends=False))
     async with app.run_test(size=(60, 12)) as pilot:
         app.view.action_page_up()
@@ -176,7 +176,7 @@ async def test_a_click_on_a_link_opens_it() -> None:
         assert app.opened == ["https://example.org/a"]
 
 
-async def test_what_is_selected_has_no_signs_in_it() -> None:
+async def test_selected_text_has_no_decoration() -> None:
     app = stage(*turn(TextDelta("Hello there friend.\n\nSecond one.")))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
@@ -195,7 +195,7 @@ async def test_what_is_selected_has_no_signs_in_it() -> None:
             assert [s.style.bgcolor for s in marked if s.style] != [s.style.bgcolor for s in clean if s.style]
 
 
-async def test_all_that_is_selected_is_the_source() -> None:
+async def test_selecting_all_copies_the_source() -> None:
     app = stage(*turn(TextDelta("**Bold** text.\n\n| a |\n|---|\n| b |\n")))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
@@ -249,7 +249,7 @@ async def test_transcript_mode_walks_over_blocks() -> None:
         assert view.current_block is None
 
 
-async def test_another_width_keeps_the_place() -> None:
+async def test_a_resize_keeps_the_scroll_position() -> None:
     app = stage(*many(100))
     async with app.run_test(size=(80, 20)) as pilot:
         for _ in range(3):
@@ -260,7 +260,7 @@ async def test_another_width_keeps_the_place() -> None:
         assert top in "\n".join(app.rows()[:6])
 
 
-async def test_another_theme_has_other_colours() -> None:
+async def test_a_theme_change_repaints_the_blocks() -> None:
     app = stage(*many(3))
     async with app.run_test(size=(60, 12)) as pilot:
         before = [segment.style for segment in app.view.render_line(1)]
@@ -294,7 +294,7 @@ async def test_a_cleared_transcript_is_empty_and_follows_again() -> None:
         (5, 1, ""),
     ],
 )
-async def test_an_empty_conversation_says_what_can_be_done(width: int, height: int, words: str) -> None:
+async def test_an_empty_conversation_shows_first_steps(width: int, height: int, words: str) -> None:
     app = stage(StatusChanged(provider="claude", ready=True), ChatNotice(text="A notice."))
     async with app.run_test(size=(width, height)) as pilot:
         await settle(pilot)
@@ -306,7 +306,7 @@ async def test_an_empty_conversation_says_what_can_be_done(width: int, height: i
         assert "/ralph" not in "\n".join(app.rows())
 
 
-async def test_without_an_agent_the_way_to_one_is_shown() -> None:
+async def test_without_an_agent_the_view_shows_how_to_get_one() -> None:
     app = stage(StatusChanged(problem="No agent can be used here: none"))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
@@ -320,7 +320,7 @@ async def test_without_an_agent_the_way_to_one_is_shown() -> None:
         ]
 
 
-async def test_a_key_between_news_and_frame_finds_a_whole_state() -> None:
+async def test_a_key_between_an_event_and_its_frame_finds_consistent_state() -> None:
     app = stage(*many(80))
     async with app.run_test(size=(60, 12)) as pilot:
         app.store.apply(Cleared(), 1.0)
@@ -333,7 +333,7 @@ async def test_a_key_between_news_and_frame_finds_a_whole_state() -> None:
         assert "P89" in "\n".join(app.rows())
 
 
-async def test_a_frame_without_news_paints_nothing() -> None:
+async def test_a_frame_without_events_paints_nothing() -> None:
     app = stage(*many(200))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
@@ -350,14 +350,14 @@ async def test_a_frame_without_news_paints_nothing() -> None:
         assert painted == []
 
 
-async def test_it_needs_one_widget_however_long_the_conversation_is() -> None:
+async def test_a_long_conversation_needs_only_one_widget() -> None:
     app = stage(*many(2000))
     async with app.run_test(size=(80, 24)):
         assert len(app.view.walk_children()) == 0
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_the_view_is_always_a_piece_of_the_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_view_always_matches_a_full_painting(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the plain way: paint everything, and look where the rows of the view are in it."""
     monkeypatch.setattr(blocks, "_LONG", 1e9)  # the clock of this test stands still
     chance = random.Random(seed)
@@ -407,7 +407,7 @@ def _do_something(app: Stage, chance: random.Random, step: int) -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (9, 3), (250, 80)])
-async def test_any_size_will_do(size: tuple[int, int]) -> None:
+async def test_every_size_works(size: tuple[int, int]) -> None:
     table = "| a | b |\n|---|---|\n| 日本語 | x |\n\n```py\nx = 1\n```\n\n- one\n  - two\n"
     tools = [ToolStarted("t", "Bash", {"command": "ls"}, "a"), SubagentStarted("b", "bob", agent="a")]
     app = stage(*turn(SubagentStarted("a", "alice"), *tools, TextDelta(table)))
@@ -435,7 +435,7 @@ async def test_a_click_after_a_selection_folds_again() -> None:
         assert app.rows()[at].startswith("▾ Bash")
 
 
-async def test_two_clicks_mark_a_word_and_three_a_block() -> None:
+async def test_a_double_click_selects_a_word_and_a_triple_click_a_block() -> None:
     app = stage(*turn(TextDelta("日本 see src/atomic/tui.py now.\n\nOther.")))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
