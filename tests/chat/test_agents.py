@@ -1,4 +1,4 @@
-"""An agent of the screen that does not start is an error after the time that the user gives it."""
+"""How long the engine waits for an agent to start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from atomic.providers.programs import NotStartedError
 from atomic.providers.replay import ReplayProvider
 
 
-async def never() -> SessionOptions:
+async def block_forever() -> SessionOptions:
     await asyncio.Event().wait()
     return SessionOptions()
 
@@ -22,7 +22,7 @@ async def test_a_user_can_set_how_long_an_agent_may_take_to_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ATOMIC_START_SECONDS", "0.2")
-    keeper = SessionTask(ReplayProvider(tmp_path / "recording.jsonl"), never, None)
+    session_task = SessionTask(ReplayProvider(tmp_path / "recording.jsonl"), block_forever, None)
     with pytest.raises(NotStartedError, match=r"has not started within 0\.2 s"):
-        await keeper.session()
-    await keeper.close()
+        await session_task.session()
+    await session_task.close()

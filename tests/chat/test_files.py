@@ -1,4 +1,4 @@
-"""Files for `@`: those of the repository that git does not ignore, the best first."""
+"""The files offered after `@`: tracked or not ignored by git, best match first."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from atomic.chat.files import ProjectFiles, best
 from atomic.chat.protocol import FilesFound, FindFiles
-from tests.chat.puppets import AGENT, has_puppet
-from tests.chat.screen import engine
+from tests.chat.engine_client import engine
+from tests.chat.puppet_agent import AGENT, use_puppet
 from tests.cli.command import User
 
 PATHS = ["README.md", "src/app.py", "src/apple/tree.py", "docs/application.md", "tests/test_app.py", "zebra.txt"]
@@ -30,7 +30,7 @@ def test_the_best_matches_come_first(text: str, found: list[str]) -> None:
     assert best("", PATHS, 2) == ("README.md", "zebra.txt")
 
 
-def repository(folder: Path) -> None:
+def make_repository(folder: Path) -> None:
     subprocess.run(["git", "init", "-q", folder], check=True)
     (folder / ".gitignore").write_text("*.log\n")
     for name in ("a.py", "b.log", "deep/c.py"):
@@ -39,7 +39,7 @@ def repository(folder: Path) -> None:
 
 
 async def test_ignored_files_are_not_offered_and_no_program_of_the_repository_runs(tmp_path: Path) -> None:
-    repository(tmp_path)
+    make_repository(tmp_path)
     hook = tmp_path / "hook.sh"
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     hook.chmod(0o755)
@@ -57,8 +57,8 @@ async def test_files_are_found_in_a_folder_without_git(tmp_path: Path) -> None:
 
 
 async def test_the_engine_finds_files(user: User) -> None:
-    has_puppet(user)
-    repository(user.project)
-    async with engine(user, "--agent", AGENT) as screen:
-        screen.send(FindFiles(request="q", text="c.p"))
-        assert (await screen.until_type(FilesFound, request="q")).paths[0] == "deep/c.py"
+    use_puppet(user)
+    make_repository(user.project)
+    async with engine(user, "--agent", AGENT) as client:
+        client.send(FindFiles(request="q", text="c.p"))
+        assert (await client.until_type(FilesFound, request="q")).paths[0] == "deep/c.py"

@@ -1,4 +1,4 @@
-"""The engine with the real agents, each on a scripted model, through a whole conversation."""
+"""Conversations with the real agents, each on a scripted model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atomic.providers import TextDelta, ToolEnded, ToolStarted
 from atomic.testing import Drip, Fail, ModelServer
 from atomic.testing.conformance.agents import AGENTS
 from atomic.tui.state.model import BlockKind
-from tests.chat.screen import EngineScreen, engine
+from tests.chat.engine_client import EngineClient, engine
 from tests.cli.command import User, processes
 from tests.cli.files import agent as agent_file
 from tests.cli.files import skill
@@ -29,16 +29,16 @@ SIZE = {"text": "Which size?", "header": "Size", "options": ["Small", "Large"]}
 
 
 def prepare(user: User, name: str, server: ModelServer) -> None:
-    """Let the agent be the only one, with that model and with nothing else of this machine."""
+    """Make `name` the only usable agent, with the scripted model and an empty home."""
     user.env |= {**AGENTS[name].environment(server, user.home, CACHE), "PATH": f"{user.bin}:{os.environ['PATH']}"}
     for program in ("ATOMIC_OPENCODE_PATH", "ATOMIC_COPILOT_PATH"):
         user.env[program] = os.environ[program]
     (user.home / ".atomic").mkdir()
 
 
-async def first_words(screen: EngineScreen, run: str) -> None:
-    await screen.until(
-        lambda news: isinstance(news, Activity) and news.run == run and isinstance(news.event, TextDelta)
+async def wait_for_text(client: EngineClient, run: str) -> None:
+    await client.until(
+        lambda event: isinstance(event, Activity) and event.run == run and isinstance(event.event, TextDelta)
     )
 
 
@@ -58,73 +58,75 @@ async def test_a_conversation(user: User, name: str) -> None:
     }
     async with ModelServer(scripts, models=("scripted-1", "scripted-2")) as server:
         prepare(user, name, server)
-        async with engine(user, "--agent", name) as screen:
-            run = screen.submit("@@tool@@ run it")
-            assert (await screen.ended(run)).status == "done", screen.heard[-3:]
-            assert "4711" in screen.text(run)
-            tools = [type(event) for event in screen.events(run) if isinstance(event, ToolStarted | ToolEnded)]
+        async with engine(user, "--agent", name) as client:
+            run = client.submit("@@tool@@ run it")
+            assert (await client.ended(run)).status == "done", client.received[-3:]
+            assert "4711" in client.text(run)
+            tools = [type(event) for event in client.agent_events(run) if isinstance(event, ToolStarted | ToolEnded)]
             assert tools == [ToolStarted, ToolEnded]
 
-            run = screen.submit("@@ask@@ ask me")
-            screen.answer((await screen.question(text="Which colour?")).id, "Blue")
-            assert (await screen.ended(run)).status == "done"
-            assert "Blue" in screen.text(run)
+            run = client.submit("@@ask@@ ask me")
+            client.answer((await client.question(text="Which colour?")).id, "Blue")
+            assert (await client.ended(run)).status == "done"
+            assert "Blue" in client.text(run)
 
-            run = screen.submit("@@dismiss@@ ask me")
-            opened = await screen.until(lambda news: isinstance(news, QuestionOpened) and "size" in news.question.text)
+            run = client.submit("@@dismiss@@ ask me")
+            opened = await client.until(
+                lambda event: isinstance(event, QuestionOpened) and "size" in event.question.text
+            )
             assert isinstance(opened, QuestionOpened)
-            screen.answer(opened.id)
-            assert (await screen.ended(run)).status == "done"
+            client.answer(opened.id)
+            assert (await client.ended(run)).status == "done"
 
-            run = screen.submit("@@slow@@ take your time")
-            await first_words(screen, run)
-            screen.stop(run)
-            assert (await screen.ended(run, limit=5)).status == "interrupted"
-            assert (await screen.ask("@@next@@ and now?")).status == "done"
-            await screen.until(lambda news: isinstance(news, StatusChanged) and news.usage.input > 0)
-            screen.check_ends()
+            run = client.submit("@@slow@@ take your time")
+            await wait_for_text(client, run)
+            client.stop(run)
+            assert (await client.ended(run, limit=5)).status == "interrupted"
+            assert (await client.ask("@@next@@ and now?")).status == "done"
+            await client.until(lambda event: isinstance(event, StatusChanged) and event.usage.input > 0)
+            client.check_ends()
         async with asyncio.timeout(120):
             while processes(user.home):
                 await asyncio.sleep(0.1)
         (folder,) = sessions(user)
         assert session(user)["config"]["provider"] == name
-        async with engine(user, "--resume", folder.name) as screen:
-            await screen.until_type(History, last=True)
-            assert (await screen.ask("@@again@@ what was it?")).status == "done", screen.heard[-3:]
+        async with engine(user, "--resume", folder.name) as client:
+            await client.until_type(History, last=True)
+            assert (await client.ask("@@again@@ do you remember?")).status == "done", client.received[-3:]
             assert "Still here." in str([call for call in server.calls if call.script == "again"][-1].body)
-            assert "lost" not in screen.said()
+            assert "lost" not in client.notices()
 
 
 @pytest.mark.parametrize("status", [529, 429, 401])
 async def test_an_error_of_the_agent_is_shown_once_with_what_to_do(user: User, status: int) -> None:
     async with ModelServer({"fail": Fail(status, message="There is no more tea.")}) as server:
         prepare(user, "claude", server)
-        async with engine(user, "--agent", "claude") as screen:
-            await screen.ask("@@fail@@ hello")
-            shown = [block.text for block in screen.blocks() if block.kind in FAILURES]
-            about_it = [text for text in shown if "There is no more tea." in text]
-            assert len(about_it) == 1, shown
-            assert "Send the message again" in about_it[0]
+        async with engine(user, "--agent", "claude") as client:
+            await client.ask("@@fail@@ hello")
+            shown = [block.text for block in client.blocks() if block.kind in FAILURES]
+            reported = [text for text in shown if "There is no more tea." in text]
+            assert len(reported) == 1, shown
+            assert "Send the message again" in reported[0]
 
 
 async def test_a_killed_agent_is_reported_once_with_what_to_do(user: User) -> None:
     async with ModelServer({"slow": Drip("word", times=400, every=0.05)}) as server:
         prepare(user, "claude", server)
-        async with engine(user, "--agent", "claude") as screen:
-            run = screen.submit("@@slow@@ take your time")
-            await first_words(screen, run)
+        async with engine(user, "--agent", "claude") as client:
+            run = client.submit("@@slow@@ take your time")
+            await wait_for_text(client, run)
             [agent] = [pid for pid, line in processes(user.home).items() if "claude" in line.split(" ")[0]]
             os.kill(agent, signal.SIGKILL)
-            await screen.ended(run)
-            [shown] = [block.text for block in screen.blocks() if block.kind in FAILURES]
+            await client.ended(run)
+            [shown] = [block.text for block in client.blocks() if block.kind in FAILURES]
             assert "Send the message again" in shown
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["claude", "opencode", "copilot"])
 async def test_commands_of_a_conversation(user: User, name: str) -> None:
-    agent_file(user.project / ".atomic", "thinker", "You plan like nobody else.")
-    agent_file(user.project / ".atomic", "checker", "You check like nobody else.")
+    agent_file(user.project / ".atomic", "thinker", "You plan better than the others.")
+    agent_file(user.project / ".atomic", "checker", "You check better than the others.")
     skill(user.project / ".claude", "tidy", "Tidy $ARGUMENTS. @@tidy@@", head="allowed-tools: Bash, Read\n")
     scripts = {
         "one": "One. " * 50,
@@ -137,27 +139,31 @@ async def test_commands_of_a_conversation(user: User, name: str) -> None:
     models = AGENTS[name].models
     async with ModelServer(scripts, models=("scripted-1", "scripted-2")) as server:
         prepare(user, name, server)
-        async with engine(user, "--agent", name) as screen:
-            assert (await screen.ask("@@one@@ begin")).status == "done"
-            ended = await screen.ask("/tidy the tests")
-            assert (ended.status, screen.text("r2")) == ("done", "All tidy.")
+        async with engine(user, "--agent", name) as client:
+            assert (await client.ask("@@one@@ begin")).status == "done"
+            ended = await client.ask("/tidy the tests")
+            assert (ended.status, client.text("r2")) == ("done", "All tidy.")
             tidy = [call for call in server.calls if call.script == "tidy"][-1]
             assert "Tidy the tests." in tidy.user_text
-            assert "One. One." in str(tidy.body)  # it is a part of the conversation
+            # The command is part of the conversation.
+            assert "One. One." in str(tidy.body)
             assert not {tool.casefold() for tool in tidy.tools} & {"write", "edit", "create", "apply_patch"}
-            ended = await screen.ask(f"/model {models[0]}")
+            ended = await client.ask(f"/model {models[0]}")
             assert ended.status == "done", ended
-            assert (await screen.ask("@@two@@ go on")).status == "done"
+            assert (await client.ask("@@two@@ go on")).status == "done"
             two = [call for call in server.calls if call.script == "two"][-1]
             assert {tool.casefold() for tool in two.tools} & {"write", "create"}
-            ended = await screen.ask("@thinker go @@plan@@ @checker see @@check@@")
+            ended = await client.ask("@thinker go @@plan@@ @checker see @@check@@")
             assert ended.status == "done", ended
-            assert "You plan like nobody else." in next(call for call in server.calls if call.script == "plan").system
-            ended = await screen.ask("/compact", limit=90)
+            assert (
+                "You plan better than the others."
+                in next(call for call in server.calls if call.script == "plan").system
+            )
+            ended = await client.ask("/compact", limit=90)
             assert ended.status == "done", ended
-            assert (await screen.ask("@@three@@ and?")).status == "done"
+            assert (await client.ask("@@three@@ and?")).status == "done"
             assert "One. One." not in str([call for call in server.calls if call.script == "three"][-1].body)
-            screen.check_ends()
+            client.check_ends()
 
 
 @pytest.mark.full
@@ -170,12 +176,12 @@ async def test_another_agent_continues_the_conversation(user: User) -> None:
             for key, value in AGENTS["copilot"].environment(server, user.home, CACHE).items()
             if key.startswith("COPILOT")
         }
-        async with engine(user, "--agent", "claude") as screen:
-            assert (await screen.ask("@@one@@ build a boat")).status == "done"
-            assert (await screen.ask("/agent copilot")).status == "done"
-            await screen.until_type(StatusChanged, provider="copilot", ready=True)
-            assert (await screen.ask("@@two@@ sail it")).status == "done"
-            assert screen.text("r3") == "Aye."
+        async with engine(user, "--agent", "claude") as client:
+            assert (await client.ask("@@one@@ build a boat")).status == "done"
+            assert (await client.ask("/agent copilot")).status == "done"
+            await client.until_type(StatusChanged, provider="copilot", ready=True)
+            assert (await client.ask("@@two@@ sail it")).status == "done"
+            assert client.text("r3") == "Aye."
             asked = next(call for call in server.calls if call.script == "two")
             assert "You take over a conversation" in asked.user_text
             assert not any("claude" in line.split(" ")[0] for line in processes(user.home).values())
@@ -189,6 +195,6 @@ async def test_another_agent_continues_the_conversation(user: User) -> None:
 async def test_the_status_names_the_model_that_answered(user: User, name: str) -> None:
     async with ModelServer({"hi": "Hello."}, models=("scripted-1", "scripted-2")) as server:
         prepare(user, name, server)
-        async with engine(user, "--agent", name) as screen:
-            assert (await screen.ask("@@hi@@ hello")).status == "done"
-            await screen.until(lambda news: isinstance(news, StatusChanged) and bool(news.model))
+        async with engine(user, "--agent", name) as client:
+            assert (await client.ask("@@hi@@ hello")).status == "done"
+            await client.until(lambda event: isinstance(event, StatusChanged) and bool(event.model))

@@ -1,4 +1,4 @@
-"""Whatever is sent and stopped at whatever moment: each run ends once, the engine goes on, nothing is left."""
+"""Runs are stopped at random moments: each ends once, and the engine keeps working."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from tests.chat.puppets import AGENT, form, has_puppet, steps
-from tests.chat.screen import EngineScreen, engine
+from tests.chat.engine_client import EngineClient, engine
+from tests.chat.puppet_agent import AGENT, form, steps, use_puppet
 from tests.cli.command import User, processes
 from tests.cli.flows import workflow
 
@@ -40,42 +40,42 @@ workflow = graph(S).tool("slow", slow).ask_user("q", "Well?", options=["a", "b"]
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(3))
 async def test_runs_stopped_at_random_moments_end_once_and_leave_no_process(user: User, seed: int) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "steps", STEPS)
     random = Random(seed)
-    async with engine(user, "--agent", AGENT) as screen:
-        runs = [await _one(screen, random) for _ in range(50)]
+    async with engine(user, "--agent", AGENT) as client:
+        runs = [await _start_and_stop(client, random) for _ in range(50)]
         for run in runs:
-            await screen.ended(run, limit=30)
-        screen.check_ends()
-        run = screen.submit(steps({"say": "still here"}))
-        await screen.ended(run, limit=30)
-        assert screen.text(run) == "still here"
+            await client.ended(run, limit=30)
+        client.check_ends()
+        run = client.submit(steps({"say": "still here"}))
+        await client.ended(run, limit=30)
+        assert client.text(run) == "still here"
     async with asyncio.timeout(120):
         while processes(user.home):
             await asyncio.sleep(0.1)
 
 
-async def _one(screen: EngineScreen, random: Random) -> str:
-    run = screen.shell("sleep 60") if random.random() < 0.1 else screen.submit(random.choice(PROMPTS))
+async def _start_and_stop(client: EngineClient, random: Random) -> str:
+    run = client.shell("sleep 60") if random.random() < 0.1 else client.submit(random.choice(PROMPTS))
     await asyncio.sleep(random.choice((0, 0.01, 0.05, 0.2, 0.8)))
-    screen.stop(run)
+    client.stop(run)
     if random.random() < 0.5:
         await asyncio.sleep(random.choice((0, 0.01, 0.3)))
-        screen.stop(run, force=True)
-        await screen.ended(run, limit=5)
+        client.stop(run, force=True)
+        await client.ended(run, limit=5)
     elif random.random() < 0.7:
-        await screen.ended(run, limit=20)
+        await client.ended(run, limit=20)
     return run
 
 
 async def test_a_run_stopped_before_it_starts_ends(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "steps", STEPS)
-    async with engine(user, "--agent", AGENT) as screen:
+    async with engine(user, "--agent", AGENT) as client:
         for prompt in (*PROMPTS[:4], "/steps go", "/help"):
-            run = screen.submit(prompt)
-            screen.stop(run)
-            assert (await screen.ended(run, limit=10)).status in ("interrupted", "done", "paused")
-        screen.check_ends()
+            run = client.submit(prompt)
+            client.stop(run)
+            assert (await client.ended(run, limit=10)).status in ("interrupted", "done", "paused")
+        client.check_ends()
     assert not processes(user.home)

@@ -1,4 +1,4 @@
-"""Workflows from the screen: in a process of their own, followed, asked, stopped; they outlive everything here."""
+"""Workflows started from a conversation. Each runs in its own process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from atomic.chat.protocol import GraphDrawn, Leave, Left, QuestionClosed, RunEnded, RunStarted, Watch, WorkflowActivity
 from atomic.runs.events import NodeStarted, Warning
-from tests.chat.puppets import AGENT, has_puppet
-from tests.chat.screen import EngineScreen, engine
+from tests.chat.engine_client import EngineClient, engine
+from tests.chat.puppet_agent import AGENT, use_puppet
 from tests.cli.command import User, processes
 from tests.cli.flows import ledger, noted, session, sessions, started, workflow
 
@@ -95,179 +95,179 @@ workflow = (graph(S).map("files", lambda state: ["a", "b"], graph(S).tool("read"
 """
 
 
-def is_node(node: str) -> Any:
-    def fits(news: Any) -> bool:
-        return isinstance(news, WorkflowActivity) and isinstance(news.event, NodeStarted) and news.event.node == node
+def has_started(node: str) -> Any:
+    def fits(event: Any) -> bool:
+        return isinstance(event, WorkflowActivity) and isinstance(event.event, NodeStarted) and event.event.node == node
 
     return fits
 
 
-async def under_way(screen: EngineScreen, user: User) -> str:
-    """A run that waits in its second step."""
+async def start_slow_workflow(client: EngineClient, user: User) -> str:
+    """Start a run that waits in its second step and return its id."""
     workflow(user, "steps", SLOW)
-    run = screen.submit("/steps build it")
-    await screen.until(is_node("slow"))
+    run = client.submit("/steps build it")
+    await client.until(has_started("slow"))
     return run
 
 
 async def test_a_workflow_is_followed_until_it_completes(user: User) -> None:
-    has_puppet(user)
-    async with engine(user, "--agent", AGENT) as screen:
-        run = await under_way(screen, user)
-        begun = screen.started(run)
+    use_puppet(user)
+    async with engine(user, "--agent", AGENT) as client:
+        run = await start_slow_workflow(client, user)
+        begun = client.started(run)
         assert (begun.kind, begun.title, begun.prompt) == ("workflow", "steps", "/steps build it")
         assert begun.session == session(user)["id"]
-        drawn = await screen.until_type(GraphDrawn, run=run)
+        drawn = await client.until_type(GraphDrawn, run=run)
         row, column, cells = drawn.positions["slow"]
         assert drawn.lines[row][column : column + cells] == "slow"
-        assert (await screen.ask("/help")).status == "done"  # the prompt is free meanwhile
+        assert (await client.ask("/help")).status == "done"  # during the workflow
         (user.project / "go").touch()
-        assert (await screen.ended(run)).status == "completed"
+        assert (await client.ended(run)).status == "completed"
         assert ledger(user) == ["first build it", "slow", "over"]
-        screen.check_ends()
+        client.check_ends()
 
 
 async def test_every_step_of_a_map_has_its_node_in_the_drawing(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "maps", MAPS)
-    async with engine(user, "--agent", AGENT) as screen:
-        run = screen.submit("/maps")
-        drawn = await screen.until_type(GraphDrawn, run=run)
-        assert (await screen.ended(run)).status == "completed"
-        nodes = screen.folded().runs[run].nodes
+    async with engine(user, "--agent", AGENT) as client:
+        run = client.submit("/maps")
+        drawn = await client.until_type(GraphDrawn, run=run)
+        assert (await client.ended(run)).status == "completed"
+        nodes = client.screen_state().runs[run].nodes
         assert {"read", "end"} <= set(nodes)
         assert set(nodes) <= set(drawn.positions)
 
 
 async def test_a_workflow_takes_the_same_flags_as_on_the_command_line(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "flags", FLAGS)
-    async with engine(user, "--agent", AGENT) as screen:
-        ended = await screen.ask('/flags --depth 3 --dry say "it"\nnow; `x` $HOME')
+    async with engine(user, "--agent", AGENT) as client:
+        ended = await client.ask('/flags --depth 3 --dry say "it"\nnow; `x` $HOME')
         assert ended.status == "completed", ended
         assert ledger(user) == ["config 3 True " + repr('say "it"\nnow; `x` $HOME')]
         for prompt in ("--depth 7", "-", "- tidy up"):
-            assert (await screen.ask(f"/flags --depth=2 -- {prompt}")).status == "completed"
+            assert (await client.ask(f"/flags --depth=2 -- {prompt}")).status == "completed"
             assert ledger(user).pop() == f"config 2 False {prompt!r}"
         long = "word " * 40_000
-        assert (await screen.ask(f"/flags {long}")).status == "completed"
+        assert (await client.ask(f"/flags {long}")).status == "completed"
         assert len(ledger(user)[-1]) > len(long)
-        wrong = await screen.ask("/flags --dpeth 3 x")
+        wrong = await client.ask("/flags --dpeth 3 x")
         assert (wrong.status, "--depth" in wrong.message) == ("failed", True)
-        assert (await screen.ask("/flags --help")).status == "done"
-        assert "--depth" in screen.said()
-        screen.check_ends()
+        assert (await client.ask("/flags --help")).status == "done"
+        assert "--depth" in client.notices()
+        client.check_ends()
 
 
 @pytest.mark.parametrize("flow", [UNLOGGED, CLOSES_ITS_OUTPUT], ids=["without a log", "without a pipe"])
 async def test_events_arrive_without_the_log_and_without_the_pipe(user: User, flow: str) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "steps", flow)
-    async with engine(user, "--agent", AGENT) as screen:
-        run = screen.submit("/steps now")
-        assert (await screen.ended(run)).status == "completed"
-        events = [news.event for news in screen.heard if isinstance(news, WorkflowActivity)]
+    async with engine(user, "--agent", AGENT) as client:
+        run = client.submit("/steps now")
+        assert (await client.ended(run)).status == "completed"
+        events = [event.event for event in client.received if isinstance(event, WorkflowActivity)]
         nodes = [event.node for event in events if isinstance(event, NodeStarted)]
         assert nodes == ["first", "second"]
         assert ledger(user) == ["second"]
 
 
 async def test_a_run_continues_while_no_one_reads_its_pipe(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "loud", LOUD)
-    async with engine(user, "--agent", AGENT) as screen:
-        run = screen.submit("/loud now")
-        await screen.until(is_node("loud"))
-        screen.process.send_signal(signal.SIGSTOP)
+    async with engine(user, "--agent", AGENT) as client:
+        run = client.submit("/loud now")
+        await client.until(has_started("loud"))
+        client.process.send_signal(signal.SIGSTOP)
         try:
             (user.project / "go").touch()
             await noted(user, "over")
         finally:
-            screen.process.send_signal(signal.SIGCONT)
-        assert (await screen.ended(run)).status == "completed"
-        events = [news.event for news in screen.heard if isinstance(news, WorkflowActivity)]
+            client.process.send_signal(signal.SIGCONT)
+        assert (await client.ended(run)).status == "completed"
+        events = [event.event for event in client.received if isinstance(event, WorkflowActivity)]
         numbers = [int(event.text.split()[0]) for event in events if isinstance(event, Warning)]
         assert numbers == list(range(3000))
 
 
 async def test_secrets_in_events_of_a_run_are_not_shown(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "leaks", LEAKS)
     user.env["DEMO_API_KEY"] = SECRET
-    async with engine(user, "--agent", AGENT) as screen:
-        run = screen.submit("/leaks now")
-        assert (await screen.ended(run)).status == "completed"
-        events = [event.event for event in screen.heard if isinstance(event, WorkflowActivity)]
+    async with engine(user, "--agent", AGENT) as client:
+        run = client.submit("/leaks now")
+        assert (await client.ended(run)).status == "completed"
+        events = [event.event for event in client.received if isinstance(event, WorkflowActivity)]
         warnings = [event.text for event in events if isinstance(event, Warning)]
         assert warnings == ["the key is [redacted]"]
         assert SECRET not in repr(events)
 
 
 async def test_a_workflows_question_is_answered_here_or_on_the_command_line(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "asks", ASKS)
-    async with engine(user, "--agent", AGENT) as screen:
-        run = screen.submit("/asks now")
-        asked = await screen.question()
+    async with engine(user, "--agent", AGENT) as client:
+        run = client.submit("/asks now")
+        asked = await client.question()
         assert (asked.run, asked.id, asked.who, asked.question.text) == (run, f"{run}:which", "which", "Which one?")
-        screen.answer(asked.id, "b")
-        assert (await screen.ended(run)).status == "completed"
-        await screen.until_type(QuestionClosed, id=asked.id)
-        run = screen.submit("/asks again")
-        asked = await screen.until_type(type(asked), run=run)
-        other = next(folder.name for folder in sessions(user) if folder.name == screen.started(run).session)
+        client.answer(asked.id, "b")
+        assert (await client.ended(run)).status == "completed"
+        await client.until_type(QuestionClosed, id=asked.id)
+        run = client.submit("/asks again")
+        asked = await client.until_type(type(asked), run=run)
+        other = next(folder.name for folder in sessions(user) if folder.name == client.started(run).session)
         done = await user.atomic("answer", other, "a")
         assert done.exit_code == 0
-        assert (await screen.ended(run)).status == "completed"
-        assert (await screen.until_type(QuestionClosed, id=asked.id)).answers is None
-        screen.check_ends()
+        assert (await client.ended(run)).status == "completed"
+        assert (await client.until_type(QuestionClosed, id=asked.id)).answers is None
+        client.check_ends()
 
 
 @pytest.mark.ci
 async def test_a_dismissed_question_pauses_the_run(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "asks", ASKS)
-    async with engine(user, "--agent", AGENT) as screen:
-        run = screen.submit("/asks now")
-        asked = await screen.question()
-        screen.answer(asked.id)
-        ended = await screen.ended(run)
-        assert (ended.status, ended.resume) == ("paused", f"atomic resume {screen.started(run).session}")
-        again = screen.submit(f"/resume {screen.started(run).session}")
-        asked = await screen.until_type(type(asked), run=again)
-        screen.answer(asked.id, "a")
-        assert (await screen.ended(again)).status == "completed"
+    async with engine(user, "--agent", AGENT) as client:
+        run = client.submit("/asks now")
+        asked = await client.question()
+        client.answer(asked.id)
+        ended = await client.ended(run)
+        assert (ended.status, ended.resume) == ("paused", f"atomic resume {client.started(run).session}")
+        again = client.submit(f"/resume {client.started(run).session}")
+        asked = await client.until_type(type(asked), run=again)
+        client.answer(asked.id, "a")
+        assert (await client.ended(again)).status == "completed"
         assert ledger(user) == ["done"]
 
 
 @pytest.mark.ci
 async def test_an_interrupted_workflow_pauses_and_can_be_resumed(user: User) -> None:
-    has_puppet(user)
-    async with engine(user, "--agent", AGENT) as screen:
-        run = await under_way(screen, user)
-        screen.stop(run)
-        ended = await screen.ended(run, limit=6)
-        id = screen.started(run).session
+    use_puppet(user)
+    async with engine(user, "--agent", AGENT) as client:
+        run = await start_slow_workflow(client, user)
+        client.stop(run)
+        ended = await client.ended(run, limit=6)
+        id = client.started(run).session
         assert (ended.status, ended.resume) == ("paused", f"atomic resume {id}")
         (user.project / "go").touch()
-        again = screen.submit(f"/resume {id}")
-        assert (await screen.ended(again)).status == "completed"
-        assert screen.started(again).kind == "workflow"
+        again = client.submit(f"/resume {id}")
+        assert (await client.ended(again)).status == "completed"
+        assert client.started(again).kind == "workflow"
         assert ledger(user) == ["first build it", "slow", "slow", "over"]
-        screen.check_ends()
+        client.check_ends()
 
 
 async def test_a_forced_stop_ends_an_unresponsive_workflow(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "deaf", DEAF)
-    async with engine(user, "--agent", AGENT) as screen:
-        run = screen.submit("/deaf now")
-        await screen.until(is_node("deaf"))
+    async with engine(user, "--agent", AGENT) as client:
+        run = client.submit("/deaf now")
+        await client.until(has_started("deaf"))
         await asyncio.sleep(0.1)
-        screen.stop(run)
-        screen.stop(run, force=True)
-        ended = await screen.ended(run, limit=1)
-        assert (ended.status, ended.resume) == ("interrupted", f"atomic resume {screen.started(run).session}")
+        client.stop(run)
+        client.stop(run, force=True)
+        ended = await client.ended(run, limit=1)
+        assert (ended.status, ended.resume) == ("interrupted", f"atomic resume {client.started(run).session}")
         pid = int(ledger(user)[0].split()[1])
         async with asyncio.timeout(120):
             while pid in processes(user.home):
@@ -276,67 +276,67 @@ async def test_a_forced_stop_ends_an_unresponsive_workflow(user: User) -> None:
 
 @pytest.mark.ci
 async def test_a_run_survives_the_engine_and_can_be_watched_again(user: User) -> None:
-    has_puppet(user)
-    async with engine(user, "--agent", AGENT) as screen:
-        run = await under_way(screen, user)
-        id = screen.started(run).session
-        os.kill(screen.process.pid, signal.SIGKILL)
-        await screen.gone()
+    use_puppet(user)
+    async with engine(user, "--agent", AGENT) as client:
+        run = await start_slow_workflow(client, user)
+        id = client.started(run).session
+        os.kill(client.process.pid, signal.SIGKILL)
+        await client.gone()
     assert session(user)["status"] == "running"
-    async with engine(user, "--agent", AGENT) as screen:
-        screen.send(Watch(session=id))
-        begun = await screen.until_type(RunStarted, session=id)
-        await screen.until(is_node("slow"))
-        screen.send(Watch(session=id))  # twice is once
+    async with engine(user, "--agent", AGENT) as client:
+        client.send(Watch(session=id))
+        begun = await client.until_type(RunStarted, session=id)
+        await client.until(has_started("slow"))
+        client.send(Watch(session=id))  # twice is once
         (user.project / "go").touch()
-        assert (await screen.ended(begun.run)).status == "completed"
-        assert [news.session for news in screen.heard if isinstance(news, RunStarted)] == [id]
+        assert (await client.ended(begun.run)).status == "completed"
+        assert [event.session for event in client.received if isinstance(event, RunStarted)] == [id]
     assert ledger(user) == ["first build it", "slow", "over"]
     assert session(user)["status"] == "completed"
 
 
 @pytest.mark.ci
 async def test_a_killed_run_ends_with_the_command_that_resumes_it(user: User) -> None:
-    has_puppet(user)
-    async with engine(user, "--agent", AGENT) as screen:
-        run = await under_way(screen, user)
+    use_puppet(user)
+    async with engine(user, "--agent", AGENT) as client:
+        run = await start_slow_workflow(client, user)
         os.kill(session(user)["owner"]["pid"], signal.SIGKILL)
-        ended = await screen.ended(run, limit=5)
-        assert (ended.status, ended.resume) == ("interrupted", f"atomic resume {screen.started(run).session}")
+        ended = await client.ended(run, limit=5)
+        assert (ended.status, ended.resume) == ("interrupted", f"atomic resume {client.started(run).session}")
 
 
 @pytest.mark.ci
 async def test_a_run_from_the_command_line_is_watched_and_stopped(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "steps", SLOW)
     async with started(user, "run", "--json", "steps", "build it") as running:
         await running.until("node_started", node="slow")
-        async with engine(user, "--agent", AGENT) as screen:
-            screen.submit(f"/sessions {session(user)['id'][:8]}")
-            await screen.until(is_node("slow"))
-            screen.stop("r1")
-            assert (await screen.ended("r1", limit=6)).status == "paused"
-            assert screen.started("r1").kind == "workflow"
+        async with engine(user, "--agent", AGENT) as client:
+            client.submit(f"/sessions {session(user)['id'][:8]}")
+            await client.until(has_started("slow"))
+            client.stop("r1")
+            assert (await client.ended("r1", limit=6)).status == "paused"
+            assert client.started("r1").kind == "workflow"
         assert await running.over() == 130
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("pause", [False, True])
 async def test_leaving_prints_how_to_return_to_a_run(user: User, pause: bool) -> None:
-    has_puppet(user)
-    async with engine(user, "--agent", AGENT) as screen:
-        run = await under_way(screen, user)
-        id = screen.started(run).session
+    use_puppet(user)
+    async with engine(user, "--agent", AGENT) as client:
+        run = await start_slow_workflow(client, user)
+        id = client.started(run).session
         if pause:
-            screen.submit("/exit")
+            client.submit("/exit")
         else:
-            screen.send(Leave())
-        left = await screen.until_type(Left, limit=10)
-        await screen.gone()
+            client.send(Leave())
+        left = await client.until_type(Left, limit=10)
+        await client.gone()
     verb = "resume" if pause else "attach"
     assert f"atomic {verb} {id}" in left.message
     assert session(user)["status"] == ("paused" if pause else "running")
-    (ended,) = [news for news in screen.heard if isinstance(news, RunEnded) and news.run == run]
+    (ended,) = [event for event in client.received if isinstance(event, RunEnded) and event.run == run]
     assert (ended.status, ended.resume) == ("paused" if pause else "running", f"atomic {verb} {id}")
     (user.project / "go").touch()
     if not pause:
@@ -344,12 +344,12 @@ async def test_leaving_prints_how_to_return_to_a_run(user: User, pause: bool) ->
 
 
 async def test_an_untrusted_workflow_is_refused_with_the_command_that_trusts_it(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     folder = user.project / ".atomic" / "workflows"
     folder.mkdir(parents=True)
     (folder / "theirs.py").write_text('"""Theirs."""\nopen("ran", "w")\n')
-    async with engine(user, "--agent", AGENT) as screen:
-        ended = await screen.ask("/theirs now")
+    async with engine(user, "--agent", AGENT) as client:
+        ended = await client.ask("/theirs now")
         assert (ended.status, "atomic trust" in ended.message) == ("failed", True)
         assert not (user.project / "ran").exists()
         assert sessions(user) == []
@@ -357,8 +357,8 @@ async def test_an_untrusted_workflow_is_refused_with_the_command_that_trusts_it(
 
 @pytest.mark.ci
 async def test_a_workflow_without_a_graph_runs_as_a_turn(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "plain", "")
-    async with engine(user, "--agent", AGENT) as screen:
-        ended = await screen.ask('/plain [{"say": "hello"}]')
-        assert (ended.status, screen.text("r1"), screen.started("r1").kind) == ("done", "hello", "turn")
+    async with engine(user, "--agent", AGENT) as client:
+        ended = await client.ask('/plain [{"say": "hello"}]')
+        assert (ended.status, client.text("r1"), client.started("r1").kind) == ("done", "hello", "turn")

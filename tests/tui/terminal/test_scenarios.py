@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from atomic.testing import Drip, ModelServer
-from tests.chat.puppets import AGENT, has_puppet
+from tests.chat.puppet_agent import AGENT, use_puppet
 from tests.chat.test_real_agents import COLOUR, prepare
 from tests.chat.test_workflows import ASKS, SLOW
 from tests.cli.command import User, processes
@@ -41,7 +41,7 @@ def _command(tmux: Tmux, text: str) -> None:
 
 
 def test_a_workflow_is_paused_by_escape_and_resumed(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "steps", SLOW)
     with atomic(user, "-a", AGENT) as tmux:
         tmux.shows("puppet")
@@ -76,7 +76,7 @@ def _under_way(one: Window, user: User) -> str:
     ],
 )
 def test_leaving_during_a_workflow_prints_how_to_resume_it(user: User, how: str, exit_code: int) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "steps", SLOW)
     with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
         id = _under_way(one, user)
@@ -96,7 +96,7 @@ def test_leaving_during_a_workflow_prints_how_to_resume_it(user: User, how: str,
 
 
 def test_a_closed_window_pauses_a_workflow(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "steps", SLOW)
     with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
         _under_way(one, user)
@@ -107,7 +107,7 @@ def test_a_closed_window_pauses_a_workflow(user: User) -> None:
 
 
 def test_a_run_survives_a_killed_screen(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "steps", SLOW)
     with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
         one.shows("puppet")
@@ -124,7 +124,7 @@ def test_a_run_survives_a_killed_screen(user: User) -> None:
 
 
 def test_a_question_of_a_workflow_is_answered_on_the_screen(user: User) -> None:
-    has_puppet(user)
+    use_puppet(user)
     workflow(user, "asks", ASKS)
     with atomic(user, "-a", AGENT) as tmux:
         tmux.shows("puppet")

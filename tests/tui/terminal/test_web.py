@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.chat.puppets import AGENT, has_puppet, steps
+from tests.chat.puppet_agent import AGENT, steps, use_puppet
 from tests.cli.command import User
 from tests.support.processes import is_alive, kill
 from tests.support.waits import wait_until
@@ -207,7 +207,7 @@ def test_a_conversation_in_a_browser(server: Server, tab: Tab) -> None:
 
 def test_the_web_command_works_with_the_users_agent(tmp_path: Path, tab: Tab) -> None:
     user = User(tmp_path)
-    has_puppet(user)
+    use_puppet(user)
     with serving(user.env, (*ATOMIC, "chat", "--web", "-a", AGENT), user.project) as server:
         tab.open(server.address, "puppet")
         tab.say(steps({"say": "Aye"}, {"say": " aye."}))

@@ -1,4 +1,4 @@
-"""Users whose agent is the puppet of the ACP tests: a prompt is a JSON list of what it does."""
+"""Use the puppet of the ACP tests as the agent. A prompt is a JSON list of its actions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.providers.acp.stage import PUPPET
 AGENT = "acp:puppet"
 
 
-def has_puppet(user: User, *flags: str) -> str:
-    """Let the user have it; its name."""
+def use_puppet(user: User, *flags: str) -> str:
+    """Configure the puppet as an agent of the user and return its name."""
     command = json.dumps([sys.executable, str(PUPPET), *flags])
     user.sets(f"[acp.puppet]\ncommand = {command}\n")
     return AGENT
@@ -25,7 +25,7 @@ def steps(*given: Mapping[str, Any]) -> str:
 
 
 def form(text: str, *choices: str, default: str | None = None) -> dict[str, Any]:
-    """A question with one field, as ACP has it."""
+    """Return an ACP form that asks one question."""
     field: dict[str, Any] = {"type": "string", "title": text}
     if choices:
         field["enum"] = list(choices)

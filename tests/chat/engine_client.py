@@ -1,4 +1,4 @@
-"""A screen without a screen: the real engine in its process, intents and news over a socket pair."""
+"""A client of the real engine process, for tests without a screen."""
 
 from __future__ import annotations
 
@@ -36,17 +36,19 @@ from atomic.tui.state.model import Block, Screen
 from atomic.tui.state.store import Store
 from tests.cli.command import User
 
-LIMIT = 60.0  # seconds for anything
+# Seconds. Only ends a hang.
+LIMIT = 60.0
 EventT = TypeVar("EventT", bound=ChatEvent)
 
 
-class EngineScreen:
-    """The other end of the wire: `heard` is all that came."""
+class EngineClient:
+    """The screen's end of the socket. `received` has every event, oldest first."""
 
     def __init__(self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: Any) -> None:
         self.process = process
-        self.heard: list[ChatEvent] = []
-        self._reader, self._writer = reader, writer
+        self.received: list[ChatEvent] = []
+        self._reader = reader
+        self._writer = writer
         self._changed = asyncio.Event()
         self._numbers = count(1)
         self._reading = asyncio.create_task(self._read())
@@ -54,26 +56,26 @@ class EngineScreen:
     async def _read(self) -> None:
         with suppress(ConnectionError):
             while line := await self._reader.readline():
-                self.heard.append(decode_event(line))
+                self.received.append(decode_event(line))
                 self._changed.set()
         self._changed.set()
 
     def send(self, intent: Intent) -> None:
         self._writer.write(encode(intent))
 
-    def folded(self) -> Screen:
-        """What the screen would know by now."""
+    def screen_state(self) -> Screen:
+        """Return the screen state after all received events."""
         store = Store()
-        for news in self.heard:
-            store.apply(news, time.time())
+        for event in self.received:
+            store.apply(event, time.time())
         return store.screen
 
     def blocks(self) -> list[Block]:
-        """What the transcript would show."""
-        return self.folded().blocks
+        """Return the blocks of the transcript."""
+        return self.screen_state().blocks
 
     def submit(self, text: str) -> str:
-        """Send a text; the id of its run."""
+        """Send a text and return the id of its run."""
         run = f"r{next(self._numbers)}"
         self.send(Submit(run=run, text=text))
         return run
@@ -84,25 +86,26 @@ class EngineScreen:
         return run
 
     async def until(self, fits: Callable[[ChatEvent], bool], *, limit: float = LIMIT, after: int = 0) -> ChatEvent:
-        """The first news behind a place that fit."""
+        """Wait for the first event from index `after` on for which `fits` is true."""
         at = after
         try:
             async with asyncio.timeout(limit):
                 while True:
-                    fitting = [news for news in self.heard[at:] if fits(news)]
+                    fitting = [event for event in self.received[at:] if fits(event)]
                     if fitting:
                         return fitting[0]
-                    at = len(self.heard)
+                    at = len(self.received)
                     if self._reading.done():
-                        raise AssertionError(f"the engine has gone: {self.heard[-5:]}")
+                        raise AssertionError(f"the engine has ended: {self.received[-5:]}")
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise AssertionError(f"not within {limit} s; the last were {str(self.heard[-8:])[-2000:]}") from None
+            last = str(self.received[-8:])[-2000:]
+            raise AssertionError(f"no such event within {limit} s; the last events: {last}") from None
 
     async def until_type(self, type: type[EventT], *, limit: float = LIMIT, after: int = 0, **facts: Any) -> EventT:
-        def fits(news: ChatEvent) -> bool:
-            return isinstance(news, type) and all(getattr(news, name) == fact for name, fact in facts.items())
+        def fits(event: ChatEvent) -> bool:
+            return isinstance(event, type) and all(getattr(event, name) == fact for name, fact in facts.items())
 
         found = await self.until(fits, limit=limit, after=after)
         assert isinstance(found, type)
@@ -112,14 +115,16 @@ class EngineScreen:
         return await self.until_type(RunEnded, run=run, limit=limit)
 
     async def ask(self, text: str, *, limit: float = LIMIT) -> RunEnded:
-        """Send a text and wait for its end."""
+        """Send a text and wait until its run ends."""
         return await self.ended(self.submit(text), limit=limit)
 
     async def ready(self, *, limit: float = LIMIT) -> StatusChanged:
         return await self.until_type(StatusChanged, ready=True, limit=limit)
 
     async def question(self, *, text: str | None = None) -> QuestionOpened:
-        found = await self.until(lambda news: isinstance(news, QuestionOpened) and text in (None, news.question.text))
+        found = await self.until(
+            lambda event: isinstance(event, QuestionOpened) and text in (None, event.question.text)
+        )
         assert isinstance(found, QuestionOpened)
         return found
 
@@ -132,51 +137,53 @@ class EngineScreen:
     def stop(self, run: str, *, force: bool = False) -> None:
         self.send(Interrupt(run=run, force=force))
 
-    # what was heard -------------------------------------------------------------------------------------------
+    def events_of(self, run: str) -> list[ChatEvent]:
+        return [event for event in self.received if getattr(event, "run", None) == run]
 
-    def of(self, run: str) -> list[ChatEvent]:
-        return [news for news in self.heard if getattr(news, "run", None) == run]
-
-    def events(self, run: str) -> list[AgentEvent]:
-        return [news.event for news in self.of(run) if isinstance(news, Activity)]
+    def agent_events(self, run: str) -> list[AgentEvent]:
+        return [event.event for event in self.events_of(run) if isinstance(event, Activity)]
 
     def text(self, run: str) -> str:
-        """What the agent itself said."""
-        return "".join(event.text for event in self.events(run) if isinstance(event, TextDelta) and not event.agent)
+        """Return the text of the agent, without its sub-agents."""
+        return "".join(
+            event.text for event in self.agent_events(run) if isinstance(event, TextDelta) and not event.agent
+        )
 
-    def said(self, run: str | None = None) -> str:
-        return "\n".join(news.text for news in self.heard if isinstance(news, ChatNotice) and run in (None, news.run))
+    def notices(self, run: str | None = None) -> str:
+        return "\n".join(
+            event.text for event in self.received if isinstance(event, ChatNotice) and run in (None, event.run)
+        )
 
     def started(self, run: str) -> RunStarted:
-        (started,) = [news for news in self.of(run) if isinstance(news, RunStarted)]
+        (started,) = [event for event in self.events_of(run) if isinstance(event, RunStarted)]
         return started
 
     def check_ends(self) -> None:
-        """Each run that was started has ended once, and nothing of it came behind."""
-        for run in {news.run for news in self.heard if isinstance(news, RunStarted)}:
-            news = self.of(run)
-            assert isinstance(news[-1], RunEnded), news[-1]
-            assert [type(one) for one in news].count(RunEnded) == 1
+        """Check that each started run has ended once, with no event after its end."""
+        for run in {event.run for event in self.received if isinstance(event, RunStarted)}:
+            events = self.events_of(run)
+            assert isinstance(events[-1], RunEnded), events[-1]
+            assert [type(event) for event in events].count(RunEnded) == 1
 
     async def hang_up(self) -> None:
-        """Go, as a screen does that was killed."""
+        """Close the socket, as a killed screen does."""
         self._writer.close()
         with suppress(ConnectionError):
             await self._writer.wait_closed()
 
     async def gone(self, *, limit: float = LIMIT) -> float:
-        """Wait for the engine's end; the seconds that took."""
+        """Wait until the engine has ended and return the seconds it took."""
         began = time.monotonic()
         while self.process.poll() is None:
             if time.monotonic() - began > limit:
-                raise AssertionError(f"the engine is still there after {limit} s")
+                raise AssertionError(f"the engine is still running after {limit} s")
             await asyncio.sleep(0.02)
         return time.monotonic() - began
 
 
 @asynccontextmanager
-async def engine(user: User, *flags: str) -> AsyncGenerator[EngineScreen]:
-    """The engine of a user, in their project; leaving kills it."""
+async def engine(user: User, *flags: str) -> AsyncGenerator[EngineClient]:
+    """Start an engine for a user in their project, and end it on exit."""
     ours, theirs = socket.socketpair()
     process = subprocess.Popen(
         [sys.executable, "-m", "atomic.chat", "--fd", str(theirs.fileno()), *flags],
@@ -189,14 +196,14 @@ async def engine(user: User, *flags: str) -> AsyncGenerator[EngineScreen]:
     theirs.close()
     ours.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=ours, limit=2**28)
-    screen = EngineScreen(process, reader, writer)
+    client = EngineClient(process, reader, writer)
     try:
-        yield screen
+        yield client
     finally:
         with suppress(ConnectionError):
-            await screen.hang_up()
+            await client.hang_up()
         with suppress(AssertionError):
-            await screen.gone()
+            await client.gone()
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
         process.wait(10)
