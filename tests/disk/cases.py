@@ -1,4 +1,4 @@
-"""A traced run of the workflow: its folders, the trace, and the record of it in the end."""
+"""A traced run of the workflow: its folders, its trace and its final rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORKER = Path(__file__).with_name("worker.py")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run keeps its files; `inner` are folders that the journal has to make by itself."""
+    """Paths of a run's files; the journal must create the folders in `inner` itself."""
 
     base: Path
     inner: str = ""
@@ -36,7 +36,7 @@ class Place:
 
     @property
     def tasks(self) -> Path:
-        """In a folder of its own, so that SQLite does not sync it by the way."""
+        """The task list, in its own folder so that SQLite does not sync that folder too."""
         return self.run / "tasks" / "tasks.json"
 
     @property
@@ -48,13 +48,13 @@ class Place:
 class Case:
     place: Place
     trace: Trace
-    found: Image  # what the system showed when the process had ended
+    found: Image  # files after the process ended
     rows: Rows  # all rows of the finished run
 
 
 @contextmanager
 def traced(fault: str = "none", *, inner: str = "", image: Image | None = None) -> Generator[Case]:
-    """Run the workflow from its beginning, or resume it from the image of a disk, and watch what it does."""
+    """Trace a run of the workflow, new or resumed from an image of a disk."""
     with tempfile.TemporaryDirectory(prefix="atomic-disk-") as name:
         place = Place(Path(name).resolve(), inner)
         place.run.mkdir()
@@ -72,6 +72,6 @@ def traced(fault: str = "none", *, inner: str = "", image: Image | None = None) 
 
 
 def read_rows(journal: Path) -> Rows:
-    """All rows, read without Atomic."""
+    """Return all rows of a journal, read without Atomic."""
     with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as connection:
         return connection.execute("SELECT key, kind, step, body, crc FROM rows ORDER BY key").fetchall()

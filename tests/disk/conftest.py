@@ -1,4 +1,4 @@
-"""One traced run serves all tests that only look at it."""
+"""Share one traced run among all tests that only read it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Cut the power at many places of a traced run, and see what the journal makes of the disk that is left.
+"""Cut the power at many points of a traced run and open the journal that is left.
 
-What counts as promised is decided by the ledger: a step that started had been told that all before it is safe, and so
-had whoever was told that the run is paused or completed.
+The ledger decides which rows were promised. When a step starts, the records of all
+steps before it must be safe. When a caller learns that the run is paused or completed,
+the whole run must be safe.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from tests.disk.disk import Disk, Fate, Image, relative, write_image
 from tests.disk.order import ledger_lines, statuses_in, task_of
 from tests.disk.workflow import RUN_ID, DiskState, all_steps, disk_graph, make_tasks, needs, run_to_the_end
 
-Places = Iterable[tuple[int, Fate]]  # after how many operations, in order, and what becomes of the rest
+# The number of operations before the cut, in order, and the fate of unsynced data.
+Places = Iterable[tuple[int, Fate]]
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What is left of the run's folder, and how many rows the journal in it must have."""
+    """The remaining files of a run, and how many rows its journal must have."""
 
     at: int
     fate: Fate
@@ -41,42 +43,47 @@ class Cut:
 
 @dataclass(slots=True)
 class Tally:
-    """What the cuts did; `problems` must stay empty."""
+    """Counts over all cuts; `problems` must stay empty."""
 
     cuts: int = 0
     fates: Counter[str] = field(default_factory=Counter[str])
     promised: int = 0  # rows, over all cuts
-    unpromised: int = 0  # rows that survived although nobody had been told
-    recovered: int = 0  # journals that were found torn and were repaired
-    from_nothing: int = 0  # cuts before the run was recorded at all
+    unpromised: int = 0  # rows that survived without a promise
+    recovered: int = 0  # torn journals that were repaired
+    from_nothing: int = 0  # cuts before the first row
     steps_run: int = 0  # after cuts
-    forgotten: list[str] = field(default_factory=list[str])  # steps that had begun before and begin as attempt 1 again
+    # Steps that had begun before the cut and begin as attempt 1 again.
+    forgotten: list[str] = field(default_factory=list[str])
     problems: list[str] = field(default_factory=list[str])
 
     def __str__(self) -> str:
         fates = ", ".join(f"{count} {fate}" for fate, count in sorted(self.fates.items()))
         return (
             f"{self.cuts} power cuts ({fates}), {len(self.problems)} problems: {self.promised} promised rows and "
-            f"{self.unpromised} others found, {self.recovered} torn journals recovered, {self.from_nothing} runs begun "
-            f"anew, {self.steps_run} steps run after cuts, {len(self.forgotten)} of them without knowing that they had "
-            "begun before"
+            f"{self.unpromised} others found, {self.recovered} torn journals recovered, {self.from_nothing} runs "
+            f"restarted, {self.steps_run} steps run after cuts, {len(self.forgotten)} of them with a forgotten attempt"
         )
 
 
 def cuts(case: Case, places: Places, seed: int, *, promised: int = 0) -> Iterator[Cut]:
-    """Images of the disk at these places. So many rows were promised before the trace began."""
-    choose, disk, done = Random(seed), Disk(case.trace), 0
+    """Yield images of the disk at these places.
+
+    `promised` is the number of rows that were promised before the trace began.
+    """
+    choose = Random(seed)
+    disk = Disk(case.trace)
+    done = 0
     promised_at = promises(case, promised)
     for at, fate in places:
         for op in case.trace.ops[done:at]:
             disk.do(op)
         done = at
         image = relative(disk.image(fate, choose), case.place.run)
-        yield Cut(at, fate, _with_any_index(image, fate, choose), promised_at[at])
+        yield Cut(at, fate, _with_random_index(image, fate, choose), promised_at[at])
 
 
-def _with_any_index(image: Image, fate: Fate, choose: Random) -> Image:
-    """SQLite's index of the log is written through memory and never synced: after a cut it may hold anything."""
+def _with_random_index(image: Image, fate: Fate, choose: Random) -> Image:
+    """Replace SQLite's index of the log, which is never synced, by arbitrary bytes."""
     kept: Image = {}
     for path, content in image.items():
         if not path.endswith("-shm"):
@@ -87,7 +94,7 @@ def _with_any_index(image: Image, fate: Fate, choose: Random) -> Image:
 
 
 def promises(case: Case, at_first: int) -> list[int]:
-    """For each number of operations, how many rows somebody relies on."""
+    """Return how many rows are promised after each number of operations."""
     rows_of, ends = _row_numbers(case.rows)
     ends = [number for number in ends if number > at_first]
     waits_for = needs()
@@ -103,7 +110,7 @@ def promises(case: Case, at_first: int) -> list[int]:
 
 
 def _row_numbers(rows: Rows) -> tuple[dict[str, int], list[int]]:
-    """Which row, counted from 1, finished each step, and which ones said how the run ended."""
+    """Return the row that finished each step and the rows that ended the run, from 1."""
     steps: dict[str, int] = {}
     ends: list[int] = []
     for number, (_, kind, step, body, _) in enumerate(rows, 1):
@@ -116,12 +123,12 @@ def _row_numbers(rows: Rows) -> tuple[dict[str, int], list[int]]:
 
 
 def values_of(state: DiskState) -> dict[str, Any]:
-    """The state without its clock."""
+    """Return the state without its clock."""
     return {name: getattr(state, name) for name in ("prompt", "marks", "texts", "rounds", "outputs")}
 
 
 def expected_values(folder: Path) -> dict[str, Any]:
-    """What an undisturbed run without any disk ends with."""
+    """Return the final values of an undisturbed run that uses no disk."""
     make_tasks(folder / "tasks.json")
     compiled = disk_graph(folder / "tasks.json", lambda step_id, attempt: None)
     result = asyncio.run(run_to_the_end(compiled, MemoryJournal(), lambda status: None))
@@ -130,11 +137,12 @@ def expected_values(folder: Path) -> dict[str, Any]:
 
 
 class Checker:
-    """Opens what a cut has left, and lets the run go on."""
+    """Opens the files that a cut left, and resumes the run."""
 
     def __init__(self, case: Case, folder: Path) -> None:
         self.tally = Tally()
-        self._case, self._folder = case, folder
+        self._case = case
+        self._folder = folder
         self._expected = expected_values(folder)
 
     def check(self, cut: Cut) -> None:
@@ -146,12 +154,12 @@ class Checker:
         try:
             self._read_tasks(cut, place)
             self._open(cut, place)
-        except (AssertionError, AtomicError, ValueError) as error:  # ValueError: a list of tasks that is no JSON
+        except (AssertionError, AtomicError, ValueError) as error:  # ValueError: invalid JSON
             self.tally.problems.append(f"cut after {cut.at} operations, the rest {cut.fate}: {error}")
         shutil.rmtree(place.base)
 
     def _read_tasks(self, cut: Cut, place: Place) -> None:
-        """A worker that had begun was told that the list says so."""
+        """Check that the task list shows every worker that had begun."""
         statuses = statuses_in(place.tasks.read_bytes())
         for step, _ in self._begun_before(cut):
             if (task := task_of(step)) is not None:
@@ -160,16 +168,16 @@ class Checker:
     def _open(self, cut: Cut, place: Place) -> None:
         with SqliteJournal(place.journal) as journal:
             rows = read_rows(place.journal)
-            assert rows == self._case.rows[: len(rows)], "the rows are no prefix of what was written"
+            assert rows == self._case.rows[: len(rows)], "the rows are not a prefix of the written ones"
             assert len(rows) >= cut.promised, f"{cut.promised - len(rows)} of {cut.promised} promised rows are lost"
             self.tally.promised += cut.promised
             self.tally.unpromised += len(rows) - cut.promised
             self.tally.recovered += journal.recovered is not None
             self.tally.from_nothing += not rows
             recorded = {record.step_id for record in journal.records(RUN_ID)} if rows else set[str]()
-            self._go_on(cut, place, journal, recorded)
+            self._resume(cut, place, journal, recorded)
 
-    def _go_on(self, cut: Cut, place: Place, journal: SqliteJournal, recorded: set[str]) -> None:
+    def _resume(self, cut: Cut, place: Place, journal: SqliteJournal, recorded: set[str]) -> None:
         begun: dict[str, int] = {}
 
         def witness(step_id: str, attempt: int) -> None:
@@ -182,7 +190,7 @@ class Checker:
         assert values_of(result.state) == self._expected, "the final state is wrong"
         assert not recorded & begun.keys(), f"recorded steps ran again: {sorted(recorded & begun.keys())}"
         finished = [record.step_id for record in journal.records(RUN_ID)]
-        assert sorted(finished) == sorted(all_steps()), "the record is not that of one whole run"
+        assert sorted(finished) == sorted(all_steps()), "the records are not one complete run"
         left = [task.id for task in TaskList.read(place.tasks).tasks if task.status is not TaskStatus.COMPLETED]
         assert not left, f"the list of tasks does not know that {', '.join(left)} are done"
         self.tally.steps_run += len(begun)
@@ -196,7 +204,7 @@ class Checker:
 
 
 def check_all(case: Case, places: Places, seed: int = 0, *, promised: int = 0) -> Tally:
-    with workshop() as folder:
+    with temporary_folder() as folder:
         checker = Checker(case, folder)
         for cut in cuts(case, places, seed, promised=promised):
             checker.check(cut)
@@ -204,21 +212,21 @@ def check_all(case: Case, places: Places, seed: int = 0, *, promised: int = 0) -
 
 
 @contextmanager
-def workshop() -> Generator[Path]:
-    """A folder in memory where there is one: thousands of files are synced, and nobody pulls this plug."""
+def temporary_folder() -> Generator[Path]:
+    """Yield a folder in memory if possible: the checks sync thousands of files."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
         yield Path(name).resolve()
 
 
 def some_places(last: int, number: int, seed: int) -> list[tuple[int, Fate]]:
-    """Places spread from the first to the last operation; what is torn is the hardest, so there is most of it."""
+    """Spread cuts from the first to the last operation; half of them tear sectors."""
     choose = Random(seed)
     fates = [Fate.DROPPED, Fate.KEPT, Fate.TORN, Fate.TORN]
     return [(last * index // (number - 1), choose.choice(fates)) for index in range(number)]
 
 
 def all_places(last: int, *, every: int = 1, torn: int = 1) -> list[tuple[int, Fate]]:
-    """Every place, with what was not synced dropped, kept, and torn in so many ways."""
+    """Return every place, with unsynced data dropped, kept, and torn `torn` times."""
     fates = [Fate.DROPPED, Fate.KEPT, *[Fate.TORN] * torn]
     return [(at, fate) for at in range(0, last + 1, every) for fate in fates]

@@ -1,8 +1,9 @@
-"""What is left on a disk when the power goes: a model that a trace is played into, and that can be cut at any place.
+"""A model of a disk that replays a trace and can lose power at any point.
 
-What was synced stays. Of what was written since, each sector of 512 bytes has any of the contents it had, independent
-of its neighbours: so writes are lost, torn and reordered. A size and a name are like a sector: old or new. Nothing is
-assumed of the file system; a real one keeps more order than this.
+Synced bytes stay. Each sector of 512 bytes that was written since the last sync may hold
+any of its contents, independent of its neighbours: writes are lost, torn and reordered.
+Sizes and names behave like sectors: old or new. The model assumes nothing about the file
+system; a real one keeps more order than this.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from tests.disk.trace import (
 )
 
 SECTOR = 512
-_FOLDER = -1  # stands for a folder where the number of a file is expected
+_FOLDER = -1  # used in place of a file's number
 
 Image = dict[str, bytes | None]  # path -> content, None for a folder
 
 
 class Fate(StrEnum):
-    """What becomes of that which was not synced."""
+    """The fate of unsynced data when the power fails."""
 
     DROPPED = "dropped"
     KEPT = "kept"
@@ -58,8 +59,8 @@ class _File:
         return bytes(data)
 
     def torn(self, choose: Random) -> bytes:
-        """One of the contents that the file may have."""
-        newest = choose.choice((0.5, 0.9, 0.99))  # how likely a sector has its last content
+        """Return one of the contents that the file may have."""
+        newest = choose.choice((0.5, 0.9, 0.99))  # probability that a sector is the newest
         data, sizes = bytearray(self.durable), [len(self.durable)]
         versions: dict[int, list[bytes]] = {}
         for _, op in self.pending:
@@ -98,7 +99,8 @@ def _sector(data: bytearray, number: int) -> bytes:
     return bytes(data[number * SECTOR : (number + 1) * SECTOR]).ljust(SECTOR, b"\0")
 
 
-_Change = tuple[tuple[str, int | None], ...]  # names that get or lose their file, all at once
+# Names that get or lose their file in one step.
+_Change = tuple[tuple[str, int | None], ...]
 
 
 @dataclass(slots=True)
@@ -128,7 +130,7 @@ def _changed(names: dict[str, int], changes: list[_Change]) -> dict[str, int]:
 
 
 class Disk:
-    """The files of a trace: what is on the disk, and what is still on its way."""
+    """The files of a trace: durable content and changes that are not synced yet."""
 
     def __init__(self, trace: Trace) -> None:
         self._roots = trace.folders
@@ -145,7 +147,7 @@ class Disk:
         return self._folders[os.path.dirname(path)]
 
     def do(self, op: AnyOp) -> None:
-        """Play the next operation."""
+        """Replay the next operation."""
         match op:
             case Wrote(file=file) | Resized(file=file):
                 self._files[file].pending.append((self._position, op))
@@ -172,12 +174,12 @@ class Disk:
         if os.path.dirname(path) == os.path.dirname(target):
             self._name(path, (path, None), (target, file))
             return
-        # Two folders: each gets there by itself. The file may have both names for a while, or none.
+        # Two folders are synced separately: for a while the file may have both names, or neither.
         self._name(target, (target, file))
         self._name(path, (path, None))
 
     def image(self, fate: Fate, choose: Random | None = None) -> Image:
-        """What somebody finds who looks at the disk after a cut here."""
+        """Return the files that are on the disk after a power cut here."""
         choose = choose or Random(0)
         image: Image = {}
         for root in self._roots:
@@ -193,7 +195,7 @@ class Disk:
                 image[path] = self._content(self._files[file], fate, choose)
 
     def _content(self, file: _File, fate: Fate, choose: Random) -> bytes:
-        if fate is Fate.TORN:  # the system may have got to some files and not to others
+        if fate is Fate.TORN:  # some files may have reached the disk, others not
             fate = choose.choice((Fate.DROPPED, Fate.KEPT, Fate.TORN, Fate.TORN))
         match fate:
             case Fate.DROPPED:
@@ -205,13 +207,13 @@ class Disk:
 
 
 def relative(image: Image, folder: Path) -> Image:
-    """The part of an image below a folder, with paths from there."""
+    """Return the part of an image below a folder, with paths relative to it."""
     inside = {path: content for path, content in image.items() if Path(path).is_relative_to(folder)}
     return {str(Path(path).relative_to(folder)): content for path, content in inside.items()}
 
 
 def write_image(image: Image, folder: Path) -> None:
-    """Put an image with relative paths into a folder that exists."""
+    """Write an image with relative paths into an existing folder."""
     for path, content in sorted(image.items(), key=lambda item: item[0]):
         if content is None:
             (folder / path).mkdir(exist_ok=True)
@@ -220,7 +222,7 @@ def write_image(image: Image, folder: Path) -> None:
 
 
 def files_in(folders: tuple[str, ...]) -> Image:
-    """What is in the folders now, as the system shows it."""
+    """Return the current content of the folders."""
     image: Image = {}
     for root in folders:
         for folder, _, names in os.walk(root):

@@ -1,7 +1,8 @@
-"""Was every record on the disk before a step started that depends on it? Asked of a trace, not of the program.
+"""Check in a trace that every record was on the disk before a dependent step started.
 
-On the disk means: the whole transaction that first held the record was written, then a sync of the log began, and
-that sync was over before the write to the ledger began with which the step told its start.
+A record is on the disk when the whole transaction that first held it was written, and a
+sync of the log then began and ended. That must happen before the step begins to write
+its start to the ledger.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _LOG_HEADER, _FRAME_HEADER = 32, 24
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A step told the ledger that it starts; `at` is how many operations were over when it did."""
+    """A step's start in the ledger; `at` is the number of operations that had ended."""
 
     step_id: str
     at: int
@@ -38,7 +39,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    checked: int  # pairs of a start and something that it waits for
+    checked: int  # pairs of a start and a record it depends on
     violations: list[str]
 
 
@@ -48,7 +49,7 @@ def starts(trace: Trace, ledger: str) -> list[Start]:
 
 
 def ledger_lines(trace: Trace, ledger: str) -> Iterator[tuple[list[str], int]]:
-    """The words of each line, and the operation that wrote it."""
+    """Yield the words of each line, and the operation that wrote it."""
     files = set(files_named(trace, ledger))
     for at, op in enumerate(trace.ops):
         if isinstance(op, Wrote) and op.file in files:
@@ -56,21 +57,21 @@ def ledger_lines(trace: Trace, ledger: str) -> Iterator[tuple[list[str], int]]:
 
 
 def files_named(trace: Trace, path: str) -> Iterator[int]:
-    """All files that had this name from their beginning."""
+    """Yield all files that were created under this name."""
     if path in trace.files:
         yield trace.files[path]
     yield from (op.file for op in trace.ops if isinstance(op, Created) and op.path == path)
 
 
 def check_records(trace: Trace, journal: str, ledger: str) -> Findings:
-    """Look for starts of steps whose forerunners were not on the disk yet."""
+    """Find starts of steps whose predecessors were not on the disk yet."""
     log, old = list(commits(trace, f"{journal}-wal")), list(trace.contents.values())
     waits_for, found, checked = needs(), list[str](), 0
     for start in starts(trace, ledger):
         for before in waits_for[start.step_id] or ["start"]:
             mark = done_mark(before).encode()
             if any(mark in content for content in old):
-                continue  # it was there before the trace began
+                continue  # recorded before the trace began
             checked += 1
             first = next((commit for commit in log if mark in commit.pages), None)
             if not _is_synced(trace.ops, first, start.at):
@@ -86,7 +87,7 @@ def _is_synced(ops: Sequence[AnyOp], commit: Commit | None, before: int) -> bool
 
 
 def commits(trace: Trace, log: str) -> Iterator[Commit]:
-    """The transactions in a log, in the order in which they were written."""
+    """Yield the transactions of a log in the order in which they were written."""
     files = set(files_named(trace, log))
     pages, is_last = b"", False
     for position, op in enumerate(trace.ops):
@@ -104,17 +105,17 @@ def commits(trace: Trace, log: str) -> Iterator[Commit]:
 
 
 def check_tasks(trace: Trace, tasks: str, ledger: str) -> Findings:
-    """Look for workers that started before the list of tasks said so on the disk."""
+    """Find workers that started before the task list on the disk showed it."""
     found = [f"{tasks} was written in place" for _ in _writes_in_place(trace, tasks)]
     workers = [(start, task) for start in starts(trace, ledger) if (task := task_of(start.step_id)) is not None]
     for start, task in workers:
         if not any(_statuses(trace, at)[task] == "in_progress" for at in _replacements(trace, tasks, start.at)):
-            found.append(f"{start.step_id} started before the list of tasks said so on the disk")
+            found.append(f"{start.step_id} started before the task list on the disk showed it")
     return Findings(len(workers), found)
 
 
 def task_of(step_id: str) -> str | None:
-    """The task, if this is the step that begins one."""
+    """Return the task if this step begins one."""
     _, found, rest = step_id.partition(":worker[")
     return rest.partition("]")[0] if found else None
 
@@ -129,7 +130,7 @@ def _writes_in_place(trace: Trace, path: str) -> Iterator[AnyOp]:
 
 
 def _replacements(trace: Trace, path: str, before: int) -> Iterator[int]:
-    """Renames to this path that are on the disk, and whose content was there first."""
+    """Yield durable renames to this path whose content was durable first."""
     for at, op in enumerate(trace.ops[:before]):
         if not isinstance(op, Renamed) or op.target != path:
             continue
@@ -151,13 +152,13 @@ def _changes(op: AnyOp, file: int) -> bool:
 
 
 def statuses_in(text: bytes) -> Mapping[str, str]:
-    """The status of each task in a list, read without Atomic."""
+    """Return the status of each task in a list, read without Atomic."""
     content: dict[str, Any] = json.loads(text)
     return {task["id"]: task["status"] for task in content["tasks"]}
 
 
 def _statuses(trace: Trace, at: int) -> Mapping[str, str]:
-    """The statuses in the file that was renamed by this operation."""
+    """Return the statuses in the file that this operation renamed."""
     renamed = trace.ops[at]
     assert isinstance(renamed, Renamed)
     parts = [op for op in trace.ops[:at] if isinstance(op, Wrote) and op.file == renamed.file]

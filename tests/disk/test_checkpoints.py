@@ -1,8 +1,8 @@
-"""While a log is copied into its file, nobody may write: SQLite up to 3.51.2 can lose commits then.
+"""No process can write while a log is copied: SQLite up to 3.51.2 can lose commits then.
 
-The bug is called "WAL-reset bug" in SQLite's documentation: a connection that begins the log anew while another one
-copies it can make that one take commits for copied which are not. One cannot wait for it to happen, so these tests
-look at what rules it out.
+SQLite's documentation calls it the "WAL-reset bug". If one connection restarts the log
+while another one copies it, the second may mark commits as copied that are not. The bug
+cannot be triggered on demand, so these tests check the condition that rules it out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WORKER = Path(__file__).with_name("worker.py")
 
 
 def may_write(journal: Path) -> bool:
-    """Whether somebody else could write now."""
+    """Return whether another process could write now."""
     with closing(sqlite3.connect(journal, timeout=0, isolation_level=None)) as connection:
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -38,7 +38,7 @@ def may_write(journal: Path) -> bool:
 
 
 def copied_pages(place: Place) -> Iterator[bool]:
-    """For each page of a traced run that goes from the log into the file: whether somebody could write just then."""
+    """Yield for each page copied from the log whether another process could write."""
     arguments = [str(place.journal), str(place.tasks), str(place.ledger), "none"]
     with closing(run_traced(str(WORKER), arguments)) as stops:
         for stop in stops:
@@ -55,12 +55,12 @@ def test_no_process_can_write_while_a_log_is_copied(tmp_path: Path) -> None:
     make_tasks(place.tasks)
     found = list(copied_pages(place))
     assert len(found) > 50
-    # When the last one closes the file, nobody else has it open; who comes then waits for all of it.
+    # When the last connection closes the file, no other has it open; a new one waits.
     assert not any(found)
 
 
 def life(log: Path) -> int:
-    """The number of a log's life: its header's first salt, which grows by one whenever the log is begun anew."""
+    """Return the first salt of a log's header, which grows by one at each restart."""
     return int.from_bytes(log.read_bytes()[16:20], "big")
 
 
@@ -72,13 +72,13 @@ def test_the_log_of_a_run_that_only_waits_stays_short(tmp_path: Path, monkeypatc
         journal.create("run", start_row("run"))
         first = life(log)
         while life(log) - first & 0xFFFFFFFF < 5:
-            assert time.monotonic() < deadline, f"the log has {log.stat().st_size} bytes and was not begun anew"
+            assert time.monotonic() < deadline, f"the log has {log.stat().st_size} bytes and was not restarted"
             time.sleep(0.01)
         assert log.stat().st_size < 15 * database.PAGE_SIZE
 
 
 def test_a_log_that_another_process_writes_is_copied_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint waits for nobody, and nothing depends on it."""
+    """A checkpoint does not wait for other processes, and nothing depends on it."""
     monkeypatch.setattr(database, "CHECKPOINT_PAGES", 3)
     path = tmp_path / "journal.db"
     with SqliteJournal(path) as journal, closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -86,7 +86,7 @@ def test_a_log_that_another_process_writes_is_copied_later(tmp_path: Path, monke
         size, connect = path.stat().st_size, database.connect
 
         def too_late(*words: object, **options: object) -> sqlite3.Connection:
-            """The other one begins to write between a commit and the copying after it."""
+            """Let the other process write between a commit and the checkpoint after it."""
             if not other.in_transaction:
                 other.execute("BEGIN IMMEDIATE")
             return connect(str(path), seconds=0)

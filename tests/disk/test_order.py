@@ -1,4 +1,4 @@
-"""A record is on the disk before the next step that depends on it starts: seen from outside of the process."""
+"""A record is on the disk before a dependent step starts, as seen from outside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.disk.workflow import needs
 
 
 def test_the_trace_has_every_operation(watched: Case) -> None:
-    """The model, with every operation played, is what the system shows: no write and no name was missed."""
+    """The model with all operations replayed equals the real files: nothing was missed."""
     disk = Disk(watched.trace)
     for op in watched.trace.ops:
         disk.do(op)
@@ -42,7 +42,7 @@ def test_the_task_list_is_on_the_disk_before_a_worker_starts(watched: Case) -> N
 
 
 def test_records_are_synced_after_a_resume_too(watched: Case) -> None:
-    """The process was killed in the middle; the next one takes the run over and goes on."""
+    """A process is killed in the middle; the next one takes over and continues the run."""
     middle = len(watched.trace.ops) // 2
     (killed,) = cuts(watched, [(middle, Fate.KEPT)], 0)
     with traced(image=killed.image) as case:
@@ -52,20 +52,20 @@ def test_records_are_synced_after_a_resume_too(watched: Case) -> None:
 
 
 @pytest.mark.parametrize("fault", ["synchronous=OFF", "synchronous=NORMAL"])
-def test_a_journal_without_sync_is_found_out(fault: str) -> None:
+def test_a_missing_sync_of_the_journal_is_detected(fault: str) -> None:
     with traced(fault) as case:
         found = check_records(case.trace, str(case.place.journal), str(case.place.ledger))
     assert len(found.violations) > found.checked // 2
 
 
 @pytest.mark.parametrize("fault", ["no fsync of files", "no fsync of folders"])
-def test_a_task_list_without_sync_is_found_out(fault: str) -> None:
+def test_a_missing_sync_of_the_task_list_is_detected(fault: str) -> None:
     with traced(fault) as case:
         found = check_tasks(case.trace, str(case.place.tasks), str(case.place.ledger))
     assert len(found.violations) == found.checked == 6
 
 
-def test_a_machine_without_ptrace_is_a_clear_failure() -> None:
-    """No process may trace itself: the same refusal as on a machine that allows it to nobody."""
+def test_a_machine_without_ptrace_fails_with_a_clear_message() -> None:
+    """A process cannot trace itself: the same error as on a machine that forbids ptrace."""
     with pytest.raises(TracerError, match="does not allow it"):
         seize(os.getpid())

@@ -1,4 +1,4 @@
-"""Nothing that somebody relies on is lost when the power goes, wherever that happens and whatever the disk keeps."""
+"""A power cut at any point loses no promised row, whatever the disk keeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from atomic.workflows import SqliteJournal
 from tests.disk.cases import Case, Place, read_rows, traced
-from tests.disk.cuts import Cut, Tally, all_places, check_all, cuts, some_places, workshop
+from tests.disk.cuts import Cut, Tally, all_places, check_all, cuts, some_places, temporary_folder
 from tests.disk.disk import Fate, Image, write_image
 from tests.disk.order import files_named, ledger_lines
 from tests.disk.trace import Wrote
@@ -24,7 +24,7 @@ def show(tally: Tally, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_run_wraps_its_log_several_times(watched: Case) -> None:
-    """Else the cuts would see nothing of checkpoints, and of a log that is written over its older self."""
+    """Otherwise the cuts would not cover checkpoints and a log that overwrites itself."""
     log = set(files_named(watched.trace, f"{watched.place.journal}-wal"))
     headers = [op for op in watched.trace.ops if isinstance(op, Wrote) and op.file in log and op.offset == 0]
     assert len(headers) >= 3
@@ -54,7 +54,7 @@ def test_folders_that_the_journal_makes_survive_too(capsys: pytest.CaptureFixtur
 
 
 def test_a_step_that_was_killed_knows_that_it_had_begun(watched: Case, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is kept as it was is what a kill leaves: here at the instant after each start of a step."""
+    """KEPT is the state that a kill leaves: here directly after each start of a step."""
     lines = ledger_lines(watched.trace, str(watched.place.ledger))
     tally = check_all(watched, [(at + 1, Fate.KEPT) for words, at in lines if words[0] == "start"])
     show(tally, capsys)
@@ -62,7 +62,7 @@ def test_a_step_that_was_killed_knows_that_it_had_begun(watched: Case, capsys: p
 
 
 @pytest.mark.parametrize("fault", ["synchronous=OFF", "synchronous=NORMAL", "no fsync of files", "no fsync of folders"])
-def test_a_missing_sync_is_found_out(fault: str) -> None:
+def test_a_missing_sync_is_detected(fault: str) -> None:
     with traced(fault) as case:
         last = len(case.trace.ops)
         tally = check_all(case, [(at, Fate.DROPPED) for at in range(last // 2, last, 20)], SEED)
@@ -87,9 +87,9 @@ def test_a_power_cut_anywhere_in_a_recovery_loses_nothing(
 
 
 def torn_cut(case: Case, at: int) -> tuple[Cut, int]:
-    """The first cut from here on that leaves a journal which has to be repaired, and how many rows are saved of it."""
+    """Return the next cut that leaves a torn journal, and how many rows are saved."""
     for cut in cuts(case, [(place, Fate.TORN) for place in range(at, len(case.trace.ops))], SEED):
-        with workshop() as folder:
+        with temporary_folder() as folder:
             place = Place(folder)
             place.run.mkdir()
             write_image(cut.image, place.run)
@@ -100,7 +100,7 @@ def torn_cut(case: Case, at: int) -> tuple[Cut, int]:
 
 
 def cut_recovery(torn: Cut, rows: int, *, number: int | None = None) -> Tally:
-    """Repair a torn journal under the tracer, and cut the power again while that goes on and a little later."""
+    """Repair a torn journal under the tracer, and cut the power during and after it."""
     with traced(image=torn.image) as case:
         first = next(at for _, at in ledger_lines(case.trace, str(case.place.ledger)))
         last = min(first + 20, len(case.trace.ops))
@@ -111,7 +111,7 @@ def cut_recovery(torn: Cut, rows: int, *, number: int | None = None) -> Tally:
 
 
 def is_kept(original: Image, image: Image) -> bool:
-    """Whether the damaged files are still there, in their place or aside."""
+    """Return whether the damaged files still exist, in place or set aside."""
     names = [name for name in image if name == "journal.db" or Path(name).name.startswith("journal.db.damaged-")]
     files = (original.get("journal.db"), original.get("journal.db-wal") or b"")
     return any((image[name], image.get(f"{name}-wal") or b"") == files for name in names)

@@ -1,7 +1,7 @@
-"""The hardest place for a repair: a log that was just begun anew, with its first transaction torn.
+"""The hardest case for a repair: a restarted log whose first transaction is torn.
 
-Old pages lie behind and between the new ones there, and a snapshot can hide that a row is missing. A traced run gets to
-this place only now and then, so it is made here by hand.
+There, old pages lie after and between the new ones, and a snapshot can hide a missing
+row. A traced run reaches this state only rarely, so these tests build it by hand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from atomic.graph.engine.journal import Row
 from atomic.sessions import SqliteJournal
 from tests.disk.cases import read_rows
-from tests.disk.cuts import workshop
+from tests.disk.cuts import temporary_folder
 from tests.disk.disk import SECTOR
 from tests.sessions.rows import start_row, step_row
 
@@ -28,7 +28,7 @@ def row(step: int) -> Row:
 
 
 def wrapped_log(folder: Path, *, with_snapshot: bool) -> tuple[bytes, bytes, bytes]:
-    """The database, its log as it was synced last, and the log with the first transaction of its new life."""
+    """Return the database, its last synced log, and the log after its first new transaction."""
     path = folder / "journal.db"
     with SqliteJournal(path) as journal:
         log = journal.create("run", start_row("run"))
@@ -41,12 +41,13 @@ def wrapped_log(folder: Path, *, with_snapshot: bool) -> tuple[bytes, bytes, byt
         before = Path(f"{path}-wal").read_bytes()
         log.append([row(STEPS + 1)])
         database, after = path.read_bytes(), Path(f"{path}-wal").read_bytes()
-    assert before[:32] != after[:32], "the log was not begun anew"
-    return database, after[:32] + before[32:], after  # SQLite syncs a new header before what follows it
+    assert before[:32] != after[:32], "the log was not restarted"
+    # SQLite syncs a new header before the pages after it.
+    return database, after[:32] + before[32:], after
 
 
 def torn(before: bytes, after: bytes, choose: Random) -> bytes:
-    """Each sector as it was or as it shall be."""
+    """Return the log with each sector either old or new."""
     newest = choose.choice((0.1, 0.5, 0.9))
     places = range(0, max(len(before), len(after)), SECTOR)
     return b"".join((after if choose.random() < newest else before)[at : at + SECTOR] for at in places)
@@ -57,7 +58,7 @@ def test_a_torn_transaction_in_a_wrapped_log_takes_nothing_away(
     with_snapshot: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recovered = 0
-    with workshop() as folder:
+    with temporary_folder() as folder:
         database, before, after = wrapped_log(folder, with_snapshot=with_snapshot)
         steps = list(range(1, STEPS + 1))
         for seed in range(100):

@@ -1,7 +1,8 @@
-"""What a child did to the files in some folders, in order: the tracer's calls as operations on files and names.
+"""The operations of a child process on the files in some folders, in order.
 
-A file is known by a number, not by its name: names are given, changed and taken away, and each of that reaches the
-disk by itself. Calls that change files in a way that is not followed here are an error, not a gap.
+A file is identified by a number and not by its name: names are given, changed and
+removed, and each of these changes reaches the disk separately. A call that changes files
+in a way this module does not follow is an error, not a gap.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LONGEST_PATH = 4096
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One call that succeeded. `began` is how many operations were over before it began."""
+    """One successful call. `began` is the number of operations that had ended before."""
 
     began: int
 
@@ -45,7 +46,7 @@ class Resized(Op):
 
 @dataclass(frozen=True, slots=True)
 class Synced(Op):
-    """fsync or fdatasync of a file; both bring its bytes and its size to the disk."""
+    """fsync or fdatasync of a file; both make its bytes and its size durable."""
 
     file: int
 
@@ -83,7 +84,7 @@ AnyOp = Wrote | Resized | Synced | FolderSynced | Created | Renamed | Unlinked |
 
 @dataclass(slots=True)
 class Trace:
-    """What was there at the beginning, taken for durable, and all that was done then."""
+    """The files at the beginning, assumed durable, and all later operations."""
 
     folders: tuple[str, ...]
     inner_folders: list[str] = field(default_factory=list[str])
@@ -95,7 +96,7 @@ class Trace:
 
 
 def record(script: str, arguments: Sequence[str], folders: Sequence[Path], *, seconds: float = 60.0) -> Trace:
-    """Run a script under the tracer and note what it does in these folders, which exist."""
+    """Run a script under the tracer and record what it does in these existing folders."""
     recorder = _Recorder([os.path.realpath(folder) for folder in folders])
     with closing(run_traced(script, arguments, seconds=seconds)) as stops:
         for stop in stops:
@@ -109,7 +110,8 @@ def record(script: str, arguments: Sequence[str], folders: Sequence[Path], *, se
     return recorder.trace
 
 
-_Steps = Generator[None, int, None]  # up to its `yield` at the entry of a call, the rest at its exit
+# The part before `yield` runs at the entry of a call, the rest at its exit.
+_Steps = Generator[None, int, None]
 
 
 class _Recorder:
@@ -133,13 +135,13 @@ class _Recorder:
                 self.trace.contents[file] = Path(path, name).read_bytes()
 
     def _new_file(self, path: str, info: os.stat_result) -> int:
-        file = next(self._numbers)  # a new one also where the system uses an inode again
+        file = next(self._numbers)  # a new number even if the inode is reused
         self._names[path] = self._inodes[info.st_dev, info.st_ino] = file
         return file
 
     def enter(self, call: Entry) -> None:
         steps = _HANDLERS[call.call](self, call)
-        with suppress(StopIteration):  # none of our files
+        with suppress(StopIteration):  # not a traced file
             next(steps)
             self._open[call.tid] = steps
 
@@ -148,7 +150,7 @@ class _Recorder:
         if steps is None:
             return
         if value < 0:
-            steps.close()  # it failed: nothing was done
+            steps.close()  # the call failed and changed nothing
             return
         with suppress(StopIteration):
             self.trace.threads.add(tid)
@@ -161,10 +163,10 @@ class _Recorder:
     def _now(self) -> int:
         return len(self.trace.ops)
 
-    # what a call speaks of ---------------------------------------------------------------------------------
+    # Arguments of calls
 
     def _path(self, call: Entry, at: int, folder_at: int | None = None) -> str | None:
-        """The path that an argument names; None if it is outside of our folders."""
+        """Return the path in an argument, or None if it is outside of the traced folders."""
         name = os.fsdecode(_memory(call.tid, call.args[at], _LONGEST_PATH, until_zero=True))
         base = _AT_FDCWD if folder_at is None else _signed(call.args[folder_at])
         place = f"/proc/{call.tid}/cwd" if base == _AT_FDCWD else f"/proc/{call.tid}/fd/{base}"
@@ -176,13 +178,13 @@ class _Recorder:
         return any(path == folder or path.startswith(f"{folder}/") for folder in self.trace.folders)
 
     def _file(self, call: Entry, at: int = 0) -> int | None:
-        """The file behind a descriptor; None if it is not in our folders."""
+        """Return the file of a descriptor, or None if it is outside of the traced folders."""
         link = f"/proc/{call.tid}/fd/{_signed(call.args[at])}"
         try:
             path = os.readlink(link)
             info = os.stat(link)
         except OSError:
-            return None  # a wrong descriptor: the call will fail
+            return None  # a bad descriptor: the call will fail
         if not self._is_ours(path):
             return None
         if (info.st_dev, info.st_ino) not in self._inodes:
@@ -195,7 +197,7 @@ class _Recorder:
             return path if path in self._folders else None
         return None
 
-    # bytes -------------------------------------------------------------------------------------------------
+    # Bytes
 
     def write(self, call: Entry) -> _Steps:
         if (file := self._file(call)) is not None:
@@ -209,7 +211,7 @@ class _Recorder:
 
     def _wrote(self, call: Entry, began: int, file: int, data: bytes) -> _Steps:
         written = yield
-        # Where it went is where the file stands now, less what was written: true for appending too.
+        # The write began at the current offset minus its length, also when it appends.
         self._add(Wrote(began, file, _position(call) - written, data[:written]))
 
     def pwrite(self, call: Entry) -> _Steps:
@@ -239,7 +241,7 @@ class _Recorder:
             yield
             self._add(Synced(began, file))
 
-    # names -------------------------------------------------------------------------------------------------
+    # Names
 
     def open(self, call: Entry) -> _Steps:
         yield from self._opened(call, self._path(call, 0), call.args[1])
@@ -313,10 +315,10 @@ class _Recorder:
             self._folders.add(path)
             self._add(FolderMade(began, path))
 
-    # what is not followed ----------------------------------------------------------------------------------
+    # Calls that are not followed
 
     def mmap(self, call: Entry) -> _Steps:
-        """Bytes that are written through a mapping cannot be seen. SQLite maps its index, which it can rebuild."""
+        """Refuse a shared mapping, whose writes are invisible; SQLite's index is exempt."""
         writable = call.args[2] & _PROT_WRITE and call.args[3] & _MAP_SHARED
         if writable and _signed(call.args[4]) >= 0 and self._file(call, 4) is not None:
             path = os.readlink(f"/proc/{call.tid}/fd/{_signed(call.args[4])}")
@@ -325,7 +327,7 @@ class _Recorder:
         yield from ()
 
     def unknown_for_file(self, call: Entry) -> _Steps:
-        """The file that is written is the first or the third argument."""
+        """Refuse an unknown call whose first or third argument is a traced file."""
         if any(self._file(call, at) is not None for at in (0, 2)):
             raise NotImplementedError(f"{call.call} of a file in our folders")
         yield from ()
@@ -365,7 +367,7 @@ _HANDLERS: dict[str, Callable[[_Recorder, Entry], _Steps]] = {
 
 
 def _signed(value: int) -> int:
-    """A descriptor is an int; the register around it is wider."""
+    """Convert a register to the C int that a descriptor is."""
     return (value & 0xFFFFFFFF) - (1 << 32) * bool(value & 0x80000000)
 
 
@@ -376,7 +378,7 @@ def _memory(tid: int, address: int, size: int, *, until_zero: bool = False) -> b
             assert len(data) == size, "the child's memory cannot be read"
             return data
         data = b""
-        while b"\0" not in data and len(data) < size:  # in small parts: the next page may not be there
+        while b"\0" not in data and len(data) < size:  # the next page may not be mapped
             data += os.pread(memory.fileno(), 256 - (address + len(data)) % 256, address + len(data))
         return data.partition(b"\0")[0]
 

@@ -1,10 +1,11 @@
-"""Watch the system calls of a child process with ptrace: no compiler, no strace, nothing to install.
+"""Watch the system calls of a child process with ptrace; nothing has to be installed.
 
-A test that kills a process cannot see a missing fsync, because what was written stays in the page cache. From outside,
-the order of writes and syncs can be seen. The numbers below are those of x86_64 and of all newer architectures.
+A test that kills a process cannot detect a missing fsync, because written data stays in
+the page cache. The order of writes and syncs is visible only from outside. The numbers
+below are valid for x86_64 and for all newer architectures.
 
-Two facts make the order a proof although several threads run at once: a call is done after the tracer has seen its
-entry, and is over before the tracer sees its exit.
+Two facts make the order a proof even with several threads: a call runs after the tracer
+has seen its entry, and it has ended before the tracer sees its exit.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _OPTIONS = _CALLS_MARKED | _FOLLOW_FORK | _FOLLOW_VFORK | _FOLLOW_CLONE | _EXIT_
 _CALL_STOP = signal.SIGTRAP | 0x80
 _EVENT_STOP = 128
 _ENTRY, _EXIT = 1, 2
-_ALL_THREADS = 0x40000000  # __WALL: a thread is no child that an ordinary wait would see
+_ALL_THREADS = 0x40000000  # __WALL: an ordinary wait does not see threads
 _STOP_SIGNALS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
-# Calls that change a file or a folder, also those that nobody follows: to pass over one would be a blind spot.
+# All calls that change a file or folder, even unused ones: a missing one is a blind spot.
 _NEW = {
     "mkdirat": 34, "unlinkat": 35, "symlinkat": 36, "linkat": 37, "renameat": 38, "truncate": 45, "ftruncate": 46,
     "fallocate": 47, "openat": 56, "write": 64, "writev": 66, "pwrite64": 68, "pwritev": 70, "sendfile": 71,
@@ -47,12 +48,12 @@ _MACHINES = {"x86_64": _X86_64, "aarch64": _NEW, "riscv64": _NEW}
 
 
 class TracerError(Exception):
-    """This machine does not let us watch a child; the tests on it prove nothing and must fail."""
+    """This machine does not allow tracing; the tests must fail, as they prove nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A thread is about to do a call."""
+    """A thread is about to make a call."""
 
     tid: int
     call: str
@@ -61,7 +62,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The call that this thread had begun is over; `value` is negative where it failed."""
+    """The current call of this thread has ended; `value` is negative if it failed."""
 
     tid: int
     value: int
@@ -69,13 +70,13 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The process is gone: its exit code, negative for a signal."""
+    """The process has ended: its exit code, negative for a signal."""
 
     code: int
 
 
 class _CallInfo(ctypes.Structure):
-    """struct ptrace_syscall_info; `rest` is number and arguments at an entry, result at an exit."""
+    """struct ptrace_syscall_info; `rest` has the arguments at entry, the result at exit."""
 
     _fields_ = (
         ("op", ctypes.c_uint8),
@@ -99,10 +100,11 @@ def _request(request: int, tid: int, address: int = 0, data: int = 0) -> None:
 
 
 def run_traced(script: str, arguments: Sequence[str], *, seconds: float = 60.0) -> Generator[Entry | Exit | End]:
-    """Run a Python script and give the calls that it does from the moment when it says that it is ready.
+    """Run a Python script and yield its system calls after it has called `wait_for_go()`.
 
-    The script calls `wait_for_go()` when it has imported what it needs: that part would only take time. While the
-    caller holds an `Entry` or an `Exit`, that thread of the child stands still and its memory can be read.
+    The script calls `wait_for_go()` after its imports, which would only take time to trace.
+    While the caller handles an `Entry` or an `Exit`, that thread of the child is stopped and
+    its memory can be read.
 
     Raises:
         TracerError: the machine does not allow it.
@@ -121,7 +123,7 @@ def run_traced(script: str, arguments: Sequence[str], *, seconds: float = 60.0) 
 
 
 def wait_for_go() -> None:
-    """In the child: everything is imported; go on when the tracer is there."""
+    """Report from the child that all imports are done, and wait for the tracer."""
     os.write(1, b"ready\n")
     if os.read(0, 3) != b"go\n":
         raise SystemExit("nobody watches")
@@ -129,7 +131,7 @@ def wait_for_go() -> None:
 
 @contextmanager
 def _spawned(script: str, arguments: Sequence[str]) -> Generator[tuple[int, int]]:
-    """A child in a process group of its own, so that waiting for it takes no other child's end away."""
+    """Start a child in its own process group, so that waiting for it affects no other."""
     (child_in, go), (ready, child_out) = os.pipe(), os.pipe()
     try:
         actions = [(os.POSIX_SPAWN_DUP2, child_in, 0), (os.POSIX_SPAWN_DUP2, child_out, 1)]
@@ -156,7 +158,7 @@ def _environment() -> Mapping[str, str]:
 
 
 def _end(pid: int) -> None:
-    """Leave nothing behind, whatever happened."""
+    """Kill the whole process group and wait for it."""
     with suppress(ChildProcessError, ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
         while True:
@@ -164,7 +166,7 @@ def _end(pid: int) -> None:
 
 
 def seize(pid: int) -> None:
-    """Begin to trace a process. Raises TracerError where that is not allowed."""
+    """Start to trace a process. Raises TracerError if that is not allowed."""
     try:
         _request(_SEIZE, pid, 0, _OPTIONS)
         _request(_INTERRUPT, pid)
@@ -176,7 +178,7 @@ def seize(pid: int) -> None:
 
 
 def _stops(pid: int, calls: Mapping[int, str]) -> Generator[Entry | Exit | End]:
-    inside: set[int] = set()  # threads in a call that somebody wants to know about
+    inside: set[int] = set()  # threads in a traced call
     code: int | None = None
     while True:
         try:
@@ -189,7 +191,7 @@ def _stops(pid: int, calls: Mapping[int, str]) -> Generator[Entry | Exit | End]:
             continue
         if os.WSTOPSIG(status) == _CALL_STOP and (stop := _call_at(tid, calls, inside)) is not None:
             yield stop
-        _go_on(tid, status)
+        _continue(tid, status)
     assert code is not None, "the end of the child was not seen"
     yield End(code)
 
@@ -199,7 +201,7 @@ def _call_at(tid: int, calls: Mapping[int, str], inside: set[int]) -> Entry | Ex
     try:
         _request(_CALL_INFO, tid, ctypes.sizeof(info), ctypes.addressof(info))
     except OSError as error:
-        if error.errno == errno.ESRCH:  # killed while it stood there
+        if error.errno == errno.ESRCH:  # killed while it was stopped
             return None
         raise TracerError(f"The disk tests need Linux 5.3 or newer ({error})") from error
     if info.op == _EXIT and tid in inside:
@@ -211,8 +213,8 @@ def _call_at(tid: int, calls: Mapping[int, str], inside: set[int]) -> Entry | Ex
     return None
 
 
-def _go_on(tid: int, status: int) -> None:
-    """Let a thread run to its next call; a signal that stopped it is handed on."""
+def _continue(tid: int, status: int) -> None:
+    """Continue a thread until its next call, and deliver the signal that stopped it."""
     caught, event = os.WSTOPSIG(status), status >> 16
     request, passed = _CONT_TO_CALL, 0
     if event == _EVENT_STOP and caught in _STOP_SIGNALS:

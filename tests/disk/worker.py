@@ -1,7 +1,7 @@
-"""The process that is watched: `worker.py JOURNAL TASKS LEDGER FAULT`.
+"""The traced process: `worker.py JOURNAL TASKS LEDGER FAULT`.
 
-It begins or resumes the run and tells each start of a node to a ledger that Atomic knows nothing of. A fault takes
-something away on purpose, to see that the checks notice it.
+It starts or resumes the run and records each start of a node in a ledger that Atomic does
+not know. A fault disables a sync on purpose, to test that the checks detect it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.disk.workflow import disk_graph, run_to_the_end
 
 
 class Ledger:
-    """A line for each thing that happens. It needs no fsync: the watcher sees the write itself."""
+    """A line for each event. It needs no fsync: the tracer sees the write itself."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -34,8 +34,8 @@ class Ledger:
         os.write(self._fd, f"told {status}\n".encode())
 
 
-def in_a_hurry() -> ExitStack:
-    """What happens every few seconds or megabytes happens in this short run too: a thread renews leases, logs wrap."""
+def shorten_intervals() -> ExitStack:
+    """Renew leases and wrap logs often, so that a short run includes both."""
     stack = ExitStack()
     stack.enter_context(patch("atomic.sessions.owner.RENEW_SECONDS", 0.02))
     stack.enter_context(patch("atomic.sessions.database.CHECKPOINT_PAGES", 40))
@@ -43,7 +43,7 @@ def in_a_hurry() -> ExitStack:
 
 
 def spoil(fault: str) -> ExitStack:
-    """Take a sync away, behind the back of the code that relies on it."""
+    """Disable a sync without the knowledge of the code that relies on it."""
     stack = ExitStack()
     fsync = os.fsync
 
@@ -66,7 +66,7 @@ def main(journal_path: str, tasks: str, ledger_path: str, fault: str) -> None:
     wait_for_go()
     ledger = Ledger(ledger_path)
     compiled = disk_graph(Path(tasks), ledger.start)
-    with in_a_hurry(), spoil(fault), SqliteJournal(journal_path) as journal:
+    with shorten_intervals(), spoil(fault), SqliteJournal(journal_path) as journal:
         result = asyncio.run(run_to_the_end(compiled, journal, ledger.told))
     if result.status is not RunStatus.COMPLETED:
         raise SystemExit(f"{result.status}: {result.error}")

@@ -1,8 +1,8 @@
-"""The workflow whose disk operations are watched: a chain, a parallel, a map, tasks, a loop, a race and a question.
+"""The traced workflow: a chain, a parallel, a map, tasks, a loop, a race and a question.
 
-Which step must wait for which is written down by hand (`needs`), not taken from the engine: it is what is checked.
-Every node tells a witness that it starts, as its first act, and puts words into its update (`done_mark`) by which its
-record can be found among the bytes that go to the disk.
+The order of the steps is written by hand (`needs`) and not taken from the engine, because
+the tests check it. Each node first reports its start to a witness. It adds a text to its
+update (`done_mark`) that identifies its record among the bytes on the disk.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ITEMS = [f"item[{number}]" for number in range(8)]
 TASKS = {"a": [], "b": [], "c": ["a"], "d": ["a", "b"], "e": ["c"], "f": ["d", "e"]}
 ROUNDS = 3
 SNAPSHOT_AFTER = "s15"
-_LARGE = 30_000  # more than a page: its record needs several
+_LARGE = 30_000  # more than one page
 _SMALL = 900
 
 
@@ -59,12 +59,12 @@ def step_id(key: str) -> str:
 
 
 def done_mark(step_id: str) -> str:
-    """Words that stand in the record of this step and nowhere before it."""
+    """Return a text that only the record of this step and later ones contain."""
     return f"did {step_id};"
 
 
 def needs() -> dict[str, list[str]]:
-    """For each step the steps whose records must be on the disk before it starts."""
+    """Return for each step the steps whose records must be on the disk before it starts."""
     found: dict[str, list[str]] = {CHAIN[0]: []}
     for before, key in pairwise(CHAIN):
         found[key] = [before]
@@ -85,7 +85,7 @@ def needs() -> dict[str, list[str]]:
 
 
 def all_steps() -> set[str]:
-    """What is recorded in the end; the loser of the race never is."""
+    """Return the steps of a finished run; the loser of the race is never recorded."""
     return {*needs(), step_id("ship")} - {step_id("slow")}
 
 
@@ -95,13 +95,13 @@ def make_tasks(path: Path) -> None:
 
 @cache
 def text_for(key: str) -> str:
-    """The same in every process, and not to be compressed by anybody: pages shall be full."""
+    """Return a text that is equal in every process and too random to compress."""
     size = _LARGE if key.partition("#")[0].endswith(("3", "5", "7", "b1", "[3]", "[d]", "report")) else _SMALL
     return random.Random(key).randbytes(size // 2).hex()
 
 
 def disk_graph(tasks: Path, witness: Witness) -> CompiledGraph[DiskState]:
-    """The workflow with its list of tasks and its witness."""
+    """Build the workflow with its task list and its witness."""
 
     def work(id: str, update: dict[str, Any] | None = None) -> Node[DiskState]:
         return _witnessed(id, witness, update or {})
@@ -139,7 +139,7 @@ def _witnessed(id: str, witness: Witness, update: dict[str, Any]) -> Node[DiskSt
 
 
 def _never(id: str, witness: Witness) -> Node[DiskState]:
-    """The loser of a race: it waits until it is cancelled."""
+    """Return the loser of a race: it waits until it is cancelled."""
 
     async def run(ctx: NodeContext[DiskState]) -> None:
         witness(ctx.step_id, ctx.attempt)
@@ -151,7 +151,7 @@ def _never(id: str, witness: Witness) -> Node[DiskState]:
 async def run_to_the_end(
     compiled: CompiledGraph[DiskState], journal: Journal, told: Callable[[RunStatus], None]
 ) -> RunResult[DiskState]:
-    """Begin or resume, answer the question, go on; what the caller is told each time goes to `told`."""
+    """Start or resume, answer the question and continue; `told` receives each status."""
     if any(run.execution_id == RUN_ID for run in journal.list()):
         result = await compiled.resume(journal, RUN_ID)
     else:
