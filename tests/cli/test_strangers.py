@@ -15,7 +15,7 @@ import pytest
 from atomic.cli.verbs import VERBS, Verb
 from atomic.processes import ExecResult, execute
 from tests.cli.command import User
-from tests.hostile.repositories import PROJECTS, Stranger
+from tests.hostile.repositories import PROJECTS, HostileProject
 
 AT_ONCE = 2
 SECONDS = 60  # for one command; it takes a small part of one
@@ -24,7 +24,7 @@ COMMON = (["workflows", "list"], ["trust", "--show"], ["run", "evil", "x"])
 REPRESENTATIVE = ("workflow_with_code",)
 RUNS_WHEN_TRUSTED = (
     "workflow_with_code", "workflow_whose_description_is_a_call", "tool_with_code", "packages_with_code",
-    "names_of_our_own", "an_approval_of_its_own",
+    "names_that_atomic_uses", "an_approval_of_its_own",
 )  # fmt: skip
 HAS_ITEMS = {
     "servers_of_all_dialects": "mcp",
@@ -73,7 +73,7 @@ class Visit:
         self.user = User(folder)
         self.user.has_no_agents()
         self.canary = folder / "canary"
-        PROJECTS[name](Stranger(self.user.project, self.canary))
+        PROJECTS[name](HostileProject(self.user.project, self.canary))
 
     async def try_all(self, commands: Sequence[Sequence[str]]) -> list[ExecResult]:
         """Run commands, a few at a time."""
@@ -93,7 +93,7 @@ class Visit:
         return list(await asyncio.gather(*(one(words) for words in commands)))
 
 
-def test_there_are_enough_of_them() -> None:
+def test_at_least_thirty_hostile_projects_are_tested() -> None:
     assert len(PROJECTS) >= 30
     assert len(every_command()) >= 60
 

@@ -1,4 +1,4 @@
-"""The user's own agent: it speaks the Agent Client Protocol, plans one task when it is asked to, and else greets."""
+"""The user's own ACP agent: it plans one task for a planner and greets otherwise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-LEDGER = "AGENT_LEDGER"  # names a file for what the agent is told
+LEDGER = "AGENT_LEDGER"  # names a file for the prompts
 PLAN: dict[str, Any] = {"tasks": [{"id": "t1", "title": "Greet", "description": "Write a greeting.", "blocked_by": []}]}
 
 

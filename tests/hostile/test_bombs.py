@@ -1,4 +1,4 @@
-"""What a clone brings costs seconds and megabytes at most, and Ctrl+C ends everything."""
+"""A clone costs seconds and megabytes at most, and Ctrl+C ends everything."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.cli.command import ATOMIC
 from tests.hostile import bombs
 from tests.hostile.visit import Visit
 
-MEMORY = 3 * 1024**3  # of addresses, which are more than the bytes in use
-SECONDS = 60  # of the processor: ends what would take minutes
+MEMORY = 3 * 1024**3  # address space, which is larger than the memory in use
+SECONDS = 60  # of CPU time: ends a parser that would take minutes
 MORE = (("workflows", "list"), ("trust", "--show"), ("run", "ralph", "--dry-run", "x"))
 VERBS = [("config",), ("-p", "hi"), *(pytest.param(words, marks=pytest.mark.full) for words in MORE)]
 assert bombs
@@ -29,7 +29,7 @@ def _limit() -> None:
 
 
 async def limited(visit: Visit, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command that may take so much and no more; the wait only ends a hang."""
+    """Run a command with limits on memory and CPU; the timeout only ends a hang."""
     return await asyncio.to_thread(
         subprocess.run,
         [ATOMIC, *words],
@@ -46,7 +46,9 @@ async def limited(visit: Visit, *words: str) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.parametrize("words", VERBS)
 @pytest.mark.parametrize("name", ["a_key_of_many_parts", "a_key_of_very_many_parts"])
-async def test_a_key_of_many_parts_is_one_sentence(tmp_path: Path, name: str, words: tuple[str, ...]) -> None:
+async def test_a_key_of_many_parts_is_reported_in_one_sentence(
+    tmp_path: Path, name: str, words: tuple[str, ...]
+) -> None:
     done = await limited(Visit(tmp_path, name), *words)
     assert done.returncode in (0, 1, 2, 4), done
     if words == ("config",):
@@ -76,17 +78,17 @@ async def test_devices_and_pipes_are_not_read(tmp_path: Path, name: str, words: 
     assert "internal" not in done.stderr
 
 
-async def test_a_file_that_takes_minutes_to_parse_is_one_diagnostic(tmp_path: Path) -> None:
+async def test_a_file_that_takes_minutes_to_parse_gives_one_diagnostic(tmp_path: Path) -> None:
     visit = Visit(tmp_path, "a_workflow_that_takes_minutes_to_parse")
     done = await limited(visit, "workflows", "list")
     assert done.returncode == 0, done
     diagnostic = r"bomb\.py:1: this file (takes more than 5 s to read|was not read within 30 s)"
-    assert len(re.findall(diagnostic, done.stderr)) == 1  # the second where a busy machine does not give 5 s
+    assert len(re.findall(diagnostic, done.stderr)) == 1  # a busy machine may stop the second
     assert "ralph" in done.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_the_wait_for_such_a_file_can_be_ended(tmp_path: Path, number: signal.Signals) -> None:
+async def test_a_signal_ends_the_wait_for_a_slow_file(tmp_path: Path, number: signal.Signals) -> None:
     visit = Visit(tmp_path, "a_workflow_that_takes_minutes_to_parse")
     process = subprocess.Popen(
         [ATOMIC, "workflows", "list"],
@@ -103,17 +105,17 @@ async def test_the_wait_for_such_a_file_can_be_ended(tmp_path: Path, number: sig
         process.kill()
         process.wait()
     assert process.returncode != 0
-    assert b"to read" not in said, "nobody waited for the end"
+    assert b"to read" not in said, "the command waited for the parser"
 
 
 async def until_child(pid: int) -> None:
-    """Wait until a process has started another one."""
+    """Wait until a process has started a child."""
     async with asyncio.timeout(60):
         while not Path(f"/proc/{pid}/task/{pid}/children").read_text().strip():
             await asyncio.sleep(0.01)
 
 
-async def test_code_in_another_encoding_is_refused_also_in_a_trusted_project(tmp_path: Path) -> None:
+async def test_code_in_another_encoding_is_refused_even_in_a_trusted_project(tmp_path: Path) -> None:
     visit = Visit(tmp_path, "a_workflow_in_a_hidden_encoding")
     listed = await visit.user.atomic("workflows", "list")
     assert "this file declares the encoding utf-7: code must be UTF-8" in listed.stderr

@@ -1,4 +1,4 @@
-"""A `.git` that is no repository hides nothing: what is above it is found as git and the agents find it."""
+"""A `.git` that is not a repository hides no files above it from git and the agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAKES = [name for name in PROJECTS if name.startswith("fake_git")]
 
 @pytest.mark.parametrize("name", FAKES)
 @pytest.mark.parametrize("agent", ["opencode", "acp:opencode", "acp:copilot"])
-async def test_the_plugins_above_a_fake_are_seen(
+async def test_plugins_above_a_fake_repository_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, agent: str
 ) -> None:
     visit = Visit(tmp_path, name)
@@ -34,7 +34,7 @@ async def test_the_plugins_above_a_fake_are_seen(
 
 
 @pytest.mark.parametrize("name", FAKES)
-async def test_trust_shows_what_is_above_a_fake(tmp_path: Path, name: str) -> None:
+async def test_trust_shows_files_above_a_fake_repository(tmp_path: Path, name: str) -> None:
     visit = Visit(tmp_path, name)
     shown = json.loads((await visit.user.atomic("trust", "--show", "--json", cwd=visit.place)).stdout)
     assert not shown["trusted"]
@@ -100,7 +100,7 @@ def test_no_folder_is_left_out_that_git_counts_as_part_of_the_repository(tmp_pat
     inner.mkdir(parents=True)
     KINDS[kind](inner.parent)
     said = git(inner, "rev-parse", "--show-toplevel", check=False).strip()
-    root = Path(said) if said else Path("/")  # an agent that git refuses looks everywhere
+    root = Path(said) if said else Path("/")  # an agent that git refuses reads every folder
     looked = list(up_to_repository(inner))
     assert root in looked
     if kind in ("none", "repository", "detached HEAD"):
@@ -122,6 +122,6 @@ def test_a_linked_worktree_and_a_submodule_are_repositories(tmp_path: Path) -> N
 
 def test_a_repository_of_another_user_is_in_doubt(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one" / "two")
-    if os.getuid() == 0:  # only root can give something away
+    if os.getuid() == 0:  # only root can change the owner
         os.chown(one, 12345, 12345)
         assert Path("/") in up_to_repository(one)

@@ -1,4 +1,4 @@
-"""In whatever repository: nothing runs, no file outside changes, and only text reaches the terminal."""
+"""No repository runs code, changes a file outside, or sends more than text."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.hostile import bombs
 from tests.hostile.repositories import PROJECTS
 from tests.hostile.visit import COMMANDS, Visit
 
-assert bombs  # more of them
+assert bombs  # registers its projects
 QUICK = ("recording_that_climbs_one_folder", "settings_that_push_and_spend", "a_package_called_atomic")
 ALL = [pytest.param(name, marks=() if name in QUICK else pytest.mark.ci) for name in PROJECTS]
 
 
-def test_there_are_enough_of_them() -> None:
+def test_at_least_eighty_hostile_projects_are_tested() -> None:
     assert len(PROJECTS) >= 80
 
 

@@ -1,4 +1,4 @@
-"""A stranger's planner, worker, reviewer and /commit: the built-in ones are used until the project is trusted."""
+"""Built-in roles and /commit stay in use until the user trusts the project's own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def visit(tmp_path: Path) -> Visit:
 
 
 async def recorded(visit: Visit, *words: str) -> tuple[str, str]:
-    """What the agent was told, and what the user was."""
+    """Return the prompts that the agent received, and the output for the user."""
     file = visit.folder / "ledger"
     visit.user.env[LEDGER] = str(file)
     done = await visit.user.atomic(*words)
@@ -42,7 +42,7 @@ async def trust(visit: Visit) -> set[str]:
     return {item["path"] for item in shown["items"] if item["kind"] == "entity"}
 
 
-async def test_ralph_takes_its_own_roles_until_the_project_is_trusted(visit: Visit) -> None:
+async def test_ralph_uses_its_own_roles_until_the_project_is_trusted(visit: Visit) -> None:
     told, said = await recorded(visit, "run", "ralph", "--dry-run", "greet me")
     assert STRANGE not in told
     assert "Built-in ones are used instead of the project's" in said
@@ -57,7 +57,7 @@ async def test_ralph_takes_its_own_roles_until_the_project_is_trusted(visit: Vis
 
 
 @pytest.mark.parametrize("name", ["commit", "create-spec"])
-async def test_a_slash_command_is_the_built_in_one_until_the_project_is_trusted(visit: Visit, name: str) -> None:
+async def test_a_slash_command_stays_built_in_until_the_project_is_trusted(visit: Visit, name: str) -> None:
     done = await visit.user.atomic("entities", "show", name)
     assert (done.exit_code, STRANGE in done.stdout) == (0, False)
     listed = await visit.user.atomic("entities", "list")

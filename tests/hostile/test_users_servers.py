@@ -1,4 +1,4 @@
-"""The user's own MCP servers in a stranger's folder: the user's program starts, not the stranger's of that name."""
+"""In a hostile project, a user's MCP server runs the user's program."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from atomic.testing.conformance.cases.tools import MCP_SERVER
 from atomic.testing.model_server import Script
 from atomic.wiring import Project
 from tests.cli.files import write
-from tests.hostile.repositories import PROJECTS, Stranger
+from tests.hostile.repositories import PROJECTS, HostileProject
 from tests.hostile.visit import Visit
 from tests.providers.test_mcp_switching import Place, place
 from tests.providers.turns import end_of, turn
 
-FULL = ("opencode", "copilot", "acp:opencode", "acp:copilot")  # starting them takes seconds
+FULL = ("opencode", "copilot", "acp:opencode", "acp:copilot")  # slow to start
 EVERY = [pytest.param("claude", marks=pytest.mark.ci), *(pytest.param(name, marks=pytest.mark.full) for name in FULL)]
 BY_MODULE = [sys.executable, "-m", "users_server"]
 NPX = shutil.which("npx") or "npx"
 
 
 def users_module(home: Path) -> dict[str, str]:
-    """Install a module for the user; the variables by which Python finds it."""
+    """Install a module for the user; return the environment that lets Python find it."""
     write(home / "lib" / "users_server.py", MCP_SERVER.read_text())
     return {"PYTHONPATH": str(home / "lib")}
 
@@ -43,7 +43,7 @@ def visited(folder: Path, **servers: Mapping[str, object]) -> Visit:
     return visit
 
 
-async def test_atomic_starts_the_users_module_and_not_the_strangers(tmp_path: Path) -> None:
+async def test_atomic_starts_the_users_module_and_not_the_projects(tmp_path: Path) -> None:
     own = {"command": BY_MODULE[0], "args": BY_MODULE[1:], "env": {"PYTHONPATH": str(tmp_path / "home" / "lib")}}
     visit = visited(tmp_path, own=own, rel={"command": "./server.sh"})
     _, said = await visit.run(["-p", "/mcp"])
@@ -57,7 +57,7 @@ async def test_atomic_starts_the_users_module_and_not_the_strangers(tmp_path: Pa
 
 
 @pytest.mark.full  # npx comes with the agents' programs
-async def test_atomic_starts_the_users_package_and_not_the_strangers(tmp_path: Path) -> None:
+async def test_atomic_starts_the_users_package_and_not_the_projects(tmp_path: Path) -> None:
     visit = visited(tmp_path, own={"command": NPX, "args": ["--no-install", "users-server"]})
     visit.user.env["PATH"] += f":{Path(NPX).parent}"
     done = await visit.user.atomic("-p", "/mcp", cwd=visit.place)
@@ -73,11 +73,11 @@ async def session_place(agent: str, folder: Path) -> AsyncGenerator[Place]:
 
 
 @pytest.mark.parametrize("agent", EVERY)
-async def test_an_agents_own_server_is_the_users_and_not_the_strangers(
+async def test_an_agents_own_server_is_the_users_and_not_the_projects(
     agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with session_place(agent, tmp_path) as here:
-        PROJECTS["modules_of_the_users_servers"](Stranger(here.work, tmp_path / "canary"))
+        PROJECTS["modules_of_the_users_servers"](HostileProject(here.work, tmp_path / "canary"))
         here.has_of_its_own(mine=BY_MODULE)
         for name in ("CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "COPILOT_HOME", "HOME"):
             monkeypatch.delenv(name, raising=False)

@@ -1,7 +1,7 @@
-"""A user with an agent and servers of their own visits a stranger's repository; what happened is compared afterwards.
+"""A user with their own agent and servers runs Atomic in a hostile repository.
 
-The oracle is the same for all repositories: no file outside of the project and of `~/.atomic/sessions` is another one,
-the canary is not there, and what reached the terminal is text.
+The checks are the same for all repositories: no file outside of the project and of
+`~/.atomic/sessions` changes, the canary does not exist, and the output is plain text.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 
 from tests.cli.command import ATOMIC, SDKS, User
 from tests.cli.terminal import in_terminal
-from tests.hostile.repositories import PROJECTS, Stranger
+from tests.hostile.repositories import PROJECTS, HostileProject
 from tests.support.waits import wait_until
 from tests.tui.terminal.window import window
 
-SECONDS = 120.0  # ends a hang, and decides nothing
+SECONDS = 120.0  # only ends a hang
 COMMANDS: Sequence[Sequence[str]] = (
     ("-p", "hi"),
     ("run", "ralph", "--dry-run", "greet me"),
@@ -36,35 +36,35 @@ _SEQUENCE = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_^X][^\x1b]*\x1b\\|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]"
 )
 
-Print = tuple[str, int, int, str]  # of a file: what it is, its mode, its size, its content
+Print = tuple[str, int, int, str]  # kind, mode, size and content of a file
 Snapshot = Mapping[str, Print]
 
 
 class Visit:
-    """One user, one repository. `folder` holds all that there is in their world."""
+    """One user in one repository. `folder` contains every file they have."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
         self.user = User(folder)
-        self.user.lacks(*SDKS)  # other agents would write their own files when `doctor` asks for them
+        self.user.lacks(*SDKS)  # `doctor` would let other agents write files
         self.canary = folder / "canary"
         (folder / "tmp").mkdir()
         self.user.env |= {"TMPDIR": str(folder / "tmp"), "NO_COLOR": "1", "TERM": "xterm-256color"}
         self.user.env |= {"PYTHONDONTWRITEBYTECODE": "1"}
         own = Path(__file__).with_name("agent.py")
         self.user.sets(f'agent = "acp:own"\n[acp.own]\ncommand = ["{sys.executable}", "{own}"]\n')
-        stranger = Stranger(self.user.project, self.canary, home=self.user.home)
+        stranger = HostileProject(self.user.project, self.canary, home=self.user.home)
         PROJECTS[name](stranger)
         self.place = self.user.project / stranger.below
         self._before: Snapshot = {}
         self.begin()
 
     def begin(self) -> None:
-        """Take what is there now for what was there before."""
+        """Take a snapshot to compare later ones with."""
         self._before = self.snapshot()
 
     def snapshot(self) -> Snapshot:
-        """All files outside of the project and of the sessions."""
+        """Return all files outside of the project and of the sessions."""
         left_out = (self.user.project, self.user.home / ".atomic" / "sessions")
         found: dict[str, Print] = {}
         for place, folders, files in os.walk(self.folder):
@@ -75,7 +75,7 @@ class Visit:
         return found
 
     def check_files(self, after: str) -> None:
-        """Raise AssertionError if something ran, or a file outside is another one."""
+        """Raise AssertionError if code ran or a file outside changed."""
         assert not self.canary.exists(), f"{self.name}: {after} has run the stranger's code"
         now = self.snapshot()
         differ = [path for path in sorted(now.keys() | self._before.keys()) if now.get(path) != self._before.get(path)]
@@ -83,7 +83,7 @@ class Visit:
         assert not changed, f"{self.name}: {after} has changed {', '.join(changed)}"
 
     async def run(self, words: Sequence[str]) -> tuple[int, str]:
-        """Run one command in a terminal, and check what it did. Its exit code, and what it wrote."""
+        """Run a command in a terminal, check its effects, return its exit code and output."""
         async with in_terminal([ATOMIC, *words], env=self.user.env, cwd=self.place) as terminal:
             code = await terminal.exit_code(timeout=SECONDS)
             said = await terminal.rest()
@@ -95,9 +95,9 @@ class Visit:
         return code, said
 
     def open_screen(self) -> None:
-        """Open the screen, have it answer, leave it, and check what it did."""
+        """Open the screen, run /help, leave the screen and check its effects."""
         with window([ATOMIC], env=self.user.env, cwd=self.place) as one:
-            # Where the settings cannot be read, it says so and ends at once.
+            # If the settings cannot be read, the screen reports it and exits at once.
             wait_until(lambda: _has_prompt(one.lines) or one.process.poll() is not None, "prompt", limit=SECONDS)
             if one.process.poll() is None:
                 one.type("/help\r")
@@ -110,7 +110,8 @@ class Visit:
         self.check_files("the screen")
 
 
-_MADE = frozenset({"home/.atomic/sessions", "home/.atomic/history.jsonl"})  # the latter: what the user has typed
+# The history holds the user's own input.
+_MADE = frozenset({"home/.atomic/sessions", "home/.atomic/history.jsonl"})
 
 
 def _has_prompt(lines: Sequence[str]) -> bool:
@@ -128,23 +129,25 @@ def _print(path: str) -> Print:
 
 
 def not_text(said: str) -> list[str]:
-    """What is in an output and is not text: controls but for line ends and tabs, and what cannot be seen.
+    """Return the code points in an output that are not text: controls and invisible ones.
 
-    `atomic run` draws its progress anew by going up and clearing what is below: that much is its own.
+    Line ends and tabs are text. The sequence with which `atomic run` redraws its progress is
+    allowed.
     """
     said = re.sub(r"\x1b\[\d+A\r\x1b\[J", "", said)
     hidden = {letter for letter in said if unicodedata.category(letter) in ("Cc", "Cf", "Co", "Zl", "Zp")}
     return sorted(f"U+{ord(letter):04X}" for letter in hidden - {"\n", "\r", "\t"})
 
 
-_OWN = re.compile(  # what the screen itself writes: it moves, colours, switches modes, and asks what the terminal is
+# Sequences of the screen itself: it moves, colours, switches modes, queries the terminal.
+_OWN = re.compile(
     r"\x1b\[(?:\d+;\d+H|c|[\d;]*m|>[\d;]+m|>\d+u|<u|2[23];0t|\?(?:7|25|10\d\d|2004|2026|2048)(?:h|l|\$p))"
     r"|\x1b\]11;\?\x1b\\|\x1b\]22;(?:default|pointer|text)\x07|\x18"
 )
 
 
 def strange_sequences(log: bytes) -> list[str]:
-    """What Atomic's own screen does not write: a title, a link, the clipboard, a cleared screen, hidden characters."""
+    """Return sequences that the screen itself never writes: titles, links, clipboard."""
     rest = _OWN.sub("", log.decode("utf-8", "replace"))
     strange = {*_SEQUENCE.findall(rest)}
     plain = _SEQUENCE.sub("", rest)

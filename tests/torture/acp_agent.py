@@ -1,7 +1,7 @@
-"""A coding agent without a model: planner, worker, reviewer and fixer, each a function of its prompt and of the files.
+"""An ACP agent without a model; each role is a function of its prompt and the files.
 
-It speaks the Agent Client Protocol and writes each turn to a ledger that Atomic does not know: begun, ended. What it
-does to the project is real: files and commits. Of the standard library it loads little: a turn costs next to nothing.
+It writes the begin and end of each turn to a ledger that Atomic does not know. Its changes
+to the project are real files and commits. It imports little, so that a turn is cheap.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import time
 from typing import Any
 
 LAYERS = (4, 5, 6, 5, 4)
-BREAKS = ("t12", "t33")  # their first attempt leaves a file that the gate refuses
-POLISH = "work/polish.txt"  # what the reviewer misses
+BREAKS = ("t12", "t33")  # their first attempt writes a file that fails the check
+POLISH = "work/polish.txt"  # the file that the reviewer requests
 GATE = "! grep -rqs BROKEN work"
-PAUSE = 0.02  # seconds that a turn takes at least: there must be something to interrupt
+PAUSE = 0.02  # minimum seconds of a turn, so that it can be interrupted
 
 
 def plan() -> list[dict[str, Any]]:
-    """24 tasks; each waits for one to three of the layer before it."""
+    """Return 24 tasks; each depends on one to three tasks of the layer before it."""
     tasks: list[dict[str, Any]] = []
     before: list[str] = []
     for layer, size in enumerate(LAYERS):
@@ -35,7 +35,7 @@ def plan() -> list[dict[str, Any]]:
 
 
 class Turn:
-    """One turn: what its first line says, and where it works."""
+    """One turn: the facts in its first line, and its working folder."""
 
     def __init__(self, prompt: str, cwd: str, ledger: int, pause: float) -> None:
         words = prompt.partition("\n")[0].strip("[]").split()
@@ -52,7 +52,7 @@ class Turn:
         return answer
 
     def may_die(self, moment: str) -> None:
-        """Die here, once, if a file beside the ledger says so: a role, and `before` or `after` its answer."""
+        """Die once, if a file next to the ledger names this role and this moment."""
         order = os.readlink(f"/proc/self/fd/{self._ledger}") + ".die"
         if os.path.exists(order) and _read(order).split() == [self.role, moment]:
             os.unlink(order)
@@ -63,7 +63,7 @@ class Turn:
         os.write(self._ledger, json.dumps(line).encode() + b"\n")
         os.fsync(self._ledger)
 
-    # the roles -------------------------------------------------------------------------------------------------
+    # The roles
 
     def _plan(self) -> str:
         time.sleep(PAUSE)
@@ -79,7 +79,7 @@ class Turn:
             self._write(name, "BROKEN" if is_bad else f"This is {self.task}.")
         time.sleep(self._pause)
         with self._alone():
-            # Repair a red check that the prompt reports, also of another task.
+            # Repair a failed check that the prompt reports, even one of another task.
             broken = [] if self.attempt == 1 else self._broken()
             for one in broken:
                 self._write(one, f"This is {one[5:-4]}.")
@@ -102,7 +102,7 @@ class Turn:
         verdict = "request_changes" if findings else "approve"
         return json.dumps({"verdict": verdict, "findings": findings, "summary": "I have looked at every part."})
 
-    # the project -----------------------------------------------------------------------------------------------
+    # The project
 
     def _has(self, name: str) -> bool:
         return os.path.exists(os.path.join(self._cwd, name))
@@ -118,14 +118,17 @@ class Turn:
             file.write(text + "\n")
 
     def _commit(self, subject: str, *names: str) -> None:
-        for name in ("index", "HEAD", "refs/heads/main"):  # of one that was killed: nobody else is here
+        # A killed agent may have left locks. The caller holds the only lock between agents.
+        for name in ("index", "HEAD", "refs/heads/main"):
             lock = os.path.join(self._cwd, ".git", f"{name}.lock")
             if os.path.exists(lock):
                 os.unlink(lock)
         if self.attempt > 1:
-            self._git("add", "--update", "work")  # one that was killed may have repaired a file, and not told git
+            # A killed agent may have repaired a file without adding it.
+            self._git("add", "--update", "work")
         self._git("add", "--", *names)
-        if self._git("diff", "--cached", "--quiet", may_fail=True):  # also what one has told git who was killed then
+        # The index may also hold files that a killed agent added.
+        if self._git("diff", "--cached", "--quiet", may_fail=True):
             self._git("commit", "--quiet", "--no-verify", "-m", subject)
 
     def _git(self, *words: str, may_fail: bool = False) -> int:
@@ -140,7 +143,7 @@ class Turn:
 
 
 class _Alone:
-    """A lock that several agents share; a git that outlives its agent holds on to it."""
+    """A lock that agents share; a git process that outlives its agent still holds it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -163,7 +166,7 @@ def _finding(title: str, priority: int, location: str) -> dict[str, Any]:
     return {"title": title, "body": title, "priority": priority, "location": f"{location}:1", "confidence": 0.9}
 
 
-# the protocol ------------------------------------------------------------------------------------------------------
+# The protocol
 
 
 def send(message: dict[str, Any]) -> None:
@@ -186,7 +189,8 @@ def main(ledger_path: str, pause: float = PAUSE) -> None:
                 cwd = params["cwd"]
                 result = {"sessionId": session}
             case "session/prompt":
-                prompt = params["prompt"][-1]["text"]  # before it stand instructions that hold for all of the session
+                # The parts before the last one are instructions for the whole session.
+                prompt = params["prompt"][-1]["text"]
                 turn = Turn(prompt, cwd, ledger, pause)
                 text = turn.play()
                 said = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}

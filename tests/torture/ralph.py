@@ -1,10 +1,11 @@
-"""Kill Ralph, its agents or both at random instants until the work is done, and count what that broke.
+"""Kill Ralph, its agents or both at random moments, and count what breaks.
 
     python tests/torture/ralph.py --runs 200 --seed 7
 
-Each run is `atomic run ralph` with 24 tasks and six workers in a repository of its own. One to three times something is
-killed with SIGKILL; whoever is dead is resumed until the run ends. What counts is seen from outside: a ledger that the
-agents write, the session folder, the repository, the processes. All but kills, resumes and stalls must be zero.
+Each case is `atomic run ralph` with 24 tasks and six workers in its own repository. It is
+killed with SIGKILL one to three times and resumed until the run ends. The counts come from
+outside: the agents' ledger, the run's folder, the repository and the processes. All of
+them except kills, resumes and stalls must be zero.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import msgspec
 
 import atomic
 from tests.torture.acp_agent import GATE, PAUSE
-from tests.torture.ralph_look import (
+from tests.torture.ralph_facts import (
     PLANNED,
     Known,
     Ledger,
@@ -48,8 +49,8 @@ AGENT = Path(__file__).with_name("acp_agent.py")
 SOURCE = Path(atomic.__file__).parents[1]
 GOAL = "Write the parts, each in a file of its own."
 FLAGS = ("--workers", "6", "--max-iterations", "0", "--agent", "acp:torture", "--verify", GATE)
-PATIENCE = 240.0  # seconds; a life that takes longer hangs
-ORPHANED = 10.0  # seconds that may pass until the last child of a killed process is dead
+PATIENCE = 240.0  # seconds; a process that takes longer hangs
+ORPHANED = 10.0  # seconds until the last child of a killed process must be dead
 MOST_LIVES = 12
 
 Victim = Literal["atomic", "agent", "both"]
@@ -58,12 +59,12 @@ VICTIMS: tuple[Victim, ...] = ("atomic", "agent", "both")
 
 @dataclass
 class Tally:
-    """What happened; all behind `stalls` must stay zero."""
+    """Counts over all runs; those after `stalls` must stay zero."""
 
     runs: int = 0
     kills: int = 0
     resumes: int = 0
-    stalls: int = 0  # ends that asked for a person, after agents were killed again and again
+    stalls: int = 0  # ends with a request for the user, after repeated kills of agents
     lost: int = 0
     repeated: int = 0
     orphans: int = 0
@@ -87,7 +88,7 @@ class Tally:
 
 
 class Stage:
-    """A home folder, a repository, and the ledger of the agents, which is in neither."""
+    """A home folder, a repository, and the agents' ledger outside of both."""
 
     def __init__(self, folder: Path, *, pause: float = PAUSE) -> None:
         self.folder, self.home, self.project = folder, folder / "home", folder / "project"
@@ -129,7 +130,7 @@ class Stage:
 
 
 class Life:
-    """One process of the run, from its start to its end or to its death."""
+    """One process of the run, from its start until it ends or is killed."""
 
     def __init__(self, stage: Stage, number: int) -> None:
         self._stage = stage
@@ -141,7 +142,7 @@ class Life:
                 stage.next_command(), cwd=stage.project, env=stage.env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
 
-    def goes_on_for(self, seconds: float) -> bool:
+    def runs_for(self, seconds: float) -> bool:
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -164,7 +165,7 @@ class Life:
 
 
 class Case:
-    """One run, what is done to it, and what is known about it from outside."""
+    """One run, its kills, and the facts about it that are visible from outside."""
 
     def __init__(self, folder: Path, seed: int, reference: str | None) -> None:
         self.stage, self.seed, self._reference = Stage(folder), seed, reference
@@ -172,12 +173,12 @@ class Case:
         self.orphans = Orphans(ORPHANED)
         self._lives = 0
         self._agents_killed = 0
-        self._unheard: set[int] = set()  # processes whose answers Atomic may not have got
+        self._unheard: set[int] = set()  # agents whose answers Atomic may have missed
 
     def complain(self, *words: object) -> None:
         print(f"seed {self.seed}:", *words, file=sys.stderr, flush=True)
 
-    # lives -----------------------------------------------------------------------------------------------------
+    # Processes of the run
 
     def begin_life(self) -> Life:
         life = Life(self.stage, self._lives)
@@ -186,17 +187,17 @@ class Case:
         return life
 
     def play(self, kills: Sequence[tuple[float, Victim]], usual: float) -> None:
-        """Live through all kills, then to the end."""
+        """Run through all kills, then until the run ends."""
         life = self.begin_life()
         for moment, victim in kills:
             left = 1 - len(life.known.completed) / (len(PLANNED) + 1)
-            if not life.goes_on_for(moment * usual * max(left, 0.25)):
+            if not life.runs_for(moment * usual * max(left, 0.25)):
                 break
             self._strike(life, victim)
             if life.is_killed:
-                self._look_back(life)
+                self._check_turns(life)
                 life = self.begin_life()
-        while not self._came_to_end(life):
+        while not self._wait_for_end(life):
             life = self.begin_life()
 
     def _strike(self, life: Life, victim: Victim) -> None:
@@ -209,11 +210,11 @@ class Case:
             self.orphans.expect_end_of(family(self.stage.home, life.process.pid))
             self.tally.kills += life.process.poll() is None
             life.kill()
-            # On a busy machine its agents live on for a moment, and write into the ledger of the next life.
+            # On a busy machine its agents survive briefly and write into the next process's ledger.
             self._unheard.update(pid for pid, _ in family(self.stage.home))
 
     def _find_agent(self, life: Life) -> int:
-        """An agent that is at work; 0 if there is none and none comes."""
+        """Return the id of a running agent, or 0 if none starts within two seconds."""
         until = time.monotonic() + 2
         while time.monotonic() < until and life.process.poll() is None:
             if found := agents(self.stage.home):
@@ -221,27 +222,27 @@ class Case:
             time.sleep(0.005)
         return 0
 
-    def _came_to_end(self, life: Life) -> bool:
-        """Wait for the end of the run; False where it has to be resumed."""
-        if life.goes_on_for(PATIENCE):
+    def _wait_for_end(self, life: Life) -> bool:
+        """Wait until the process ends; return False if the run must be resumed."""
+        if life.runs_for(PATIENCE):
             self.orphans.expect_end_of(family(self.stage.home, life.process.pid))
             life.kill()
             self.complain(f"it hung: {life.complaint}")
             self.tally.wrong_ends += 1
-        self._look_back(life)
+        self._check_turns(life)
         code = life.process.returncode
         if code != 0 and not life.is_killed:
             self.tally.stalls += 1
             if not self._agents_killed:
                 self.tally.wrong_ends += 1
             self.complain(f"exit code {code}: {life.complaint}")
-        self._check_words(life)
+        self._check_last_event(life)
         return code == 0 or self._lives >= MOST_LIVES
 
-    # looking ---------------------------------------------------------------------------------------------------
+    # Checks
 
-    def _look_back(self, life: Life) -> None:
-        """Compare what the agents did in this life with what was on the disk when it began."""
+    def _check_turns(self, life: Life) -> None:
+        """Compare the turns of this process with the records that existed before it."""
         entries = self.stage.ledger.since(life.mark)
         again = life.known.repeated_by(entries, self._unheard)
         early = [entry.task for entry in entries if entry.what == "early"]
@@ -249,12 +250,12 @@ class Case:
         gone = sorted((life.known.steps - now.steps) | (life.known.completed - now.completed))
         self.tally.repeated += len(again)
         self.tally.lost += len(early) + len(gone)
-        for word, found in (("repeated", again), ("what it builds on is not there", early), ("lost", gone)):
+        for word, found in (("repeated", again), ("started without its blockers", early), ("lost", gone)):
             if found:
                 self.complain(f"{word}: {found}")
 
-    def _check_words(self, life: Life) -> None:
-        """What the process says at its end must be what its exit code and its session say."""
+    def _check_last_event(self, life: Life) -> None:
+        """Check that the last event agrees with the exit code and the session's status."""
         session = self.stage.session
         if life.is_killed or session is None:
             return
@@ -281,7 +282,7 @@ class Case:
         self.tally.orphans += len(left)
 
     def _undone(self, session: Path) -> list[str]:
-        """The tasks that are not completed, not proven, or not in the last commit."""
+        """Return the tasks that are not completed, not proven, or not in the last commit."""
         done, proofs = statuses(session), evidence(session)
         committed = set(self.stage.git("ls-tree", "--name-only", "HEAD", "work/").split())
         changed = self.stage.git("status", "--porcelain")
@@ -297,7 +298,7 @@ class Case:
         )
 
     def _is_proven(self, task: str, proof: Mapping[str, Any]) -> bool:
-        """Whether there is evidence of an attempt that was really made."""
+        """Return whether evidence exists for an attempt that really took place."""
         ended = {(entry.task, entry.attempt) for entry in self.stage.ledger.since(0) if entry.what == "end"}
         return proof.get("status") == "passed" and (task, proof.get("attempt")) in ended
 
@@ -326,7 +327,7 @@ def _difference(one: str, other: str) -> str:
 
 
 def run_case(seed: int, usual: float, reference: str, keep: Path | None) -> Tally:
-    """One run with one to three kills."""
+    """Run one case with one to three kills."""
     choose = random.Random(seed)
     kills: list[tuple[float, Victim]] = [(choose.random(), choose.choice(VICTIMS)) for _ in range(choose.randint(1, 3))]
     with tempfile.TemporaryDirectory(prefix="atomic-torture-") as folder:
@@ -339,7 +340,7 @@ def run_case(seed: int, usual: float, reference: str, keep: Path | None) -> Tall
 
 
 def undisturbed(seed: int) -> tuple[float, str]:
-    """How long a run takes here that nobody disturbs, and its report."""
+    """Return the duration and the report of a run without kills."""
     with tempfile.TemporaryDirectory(prefix="atomic-torture-") as folder:
         case = Case(Path(folder).resolve(), seed, None)
         begin = time.monotonic()
@@ -352,7 +353,7 @@ def undisturbed(seed: int) -> tuple[float, str]:
 
 
 def torture(runs: int, seed: int, *, jobs: int = 2, keep: Path | None = None, report: bool = False) -> Tally:
-    """Run all cases; the same seed gives the same kills (as far as a machine's speed does)."""
+    """Run all cases; a seed determines the kills, as far as timing allows."""
     usual, reference = undisturbed(seed)
     total = Tally()
     with ProcessPoolExecutor(jobs) as pool:

@@ -1,10 +1,10 @@
-"""What Atomic itself takes of a run: 24 tasks of a minute each, with the minutes compressed and scaled back.
+"""Measure Atomic's own share of a run: 24 tasks of a minute, with scaled waits.
 
     python tests/torture/ralph_overhead.py
 
-Measured is the CPU of Atomic's own process, with git and the guards of its programs, without agents and gates: once
-for a whole run whose turns take no time, once for the waiting while agents are at work. A turn of a minute costs what a
-short one costs, and a minute of waiting.
+The measure is the CPU time of Atomic's process, git and the guards, without agents and
+checks: once for a whole run with instant turns, once for waiting while agents run. A turn
+of a minute costs a short turn plus a minute of waiting.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tests.torture.acp_agent import LAYERS, PAUSE
 from tests.torture.ralph import PATIENCE, Life, Stage
 
 TASK = 60.0  # seconds
-WATCHED = 20.0  # seconds of waiting that are looked at
+WATCHED = 20.0  # seconds of waiting that are measured
 LIMIT = 0.01
-# What a child has used is known in the instant in which it is waited for, and only then whose it was.
+# The CPU time of a child is known only when it is waited for.
 _WRAPPER = """
 import atexit, json, os, resource, runpy, subprocess, sys
 used = {"atomic": 0.0, "git": 0.0, "guards": 0.0, "gates": 0.0, "agents": 0.0}
@@ -57,7 +57,7 @@ runpy.run_module("atomic", run_name="__main__", alter_sys=True)
 
 
 class Used(msgspec.Struct, frozen=True):
-    """Seconds of CPU of a run, by who used them."""
+    """CPU seconds of a run, by consumer."""
 
     atomic: float
     git: float
@@ -71,7 +71,7 @@ class Used(msgspec.Struct, frozen=True):
 
 
 def used_by_a_run(folder: Path) -> Used:
-    """What a whole run takes whose turns take next to no time."""
+    """Measure a whole run whose turns take almost no time."""
     stage = Stage(folder, pause=PAUSE)
     command = [sys.executable, "-c", _WRAPPER, *stage.next_command()[3:]]
     env = {**stage.env, "USED": str(folder / "used.json")}
@@ -84,17 +84,17 @@ def used_by_a_run(folder: Path) -> Used:
 
 
 def used_by_waiting(folder: Path) -> float:
-    """Seconds of CPU for each second in which all wait for agents."""
+    """Return the CPU seconds per second in which all workers wait for agents."""
     stage = Stage(folder, pause=2 * WATCHED)
     life = Life(stage, 0)
     try:
         until = time.monotonic() + PATIENCE
         while sum(entry.role == "worker" for entry in stage.ledger.since(0)) < LAYERS[0]:
-            if time.monotonic() > until or not life.goes_on_for(0.1):
+            if time.monotonic() > until or not life.runs_for(0.1):
                 raise SystemExit(f"the workers have not begun: {life.complaint}")
-        life.goes_on_for(2)  # until all is written that has begun
+        life.runs_for(2)  # until pending writes are done
         before = _used(life.process.pid)
-        life.goes_on_for(WATCHED)
+        life.runs_for(WATCHED)
         return (_used(life.process.pid) - before) / WATCHED
     finally:
         life.kill()
@@ -119,12 +119,12 @@ def main() -> int:
     return 0 if max(shares) <= LIMIT else 1
 
 
-# Each layer waits for the one before it, and none has more than six.
+# Each layer waits for the one before it, and none has more than six tasks.
 _LENGTHS = {"one after the other": sum(LAYERS) * TASK, "six at once": len(LAYERS) * TASK}
 
 
 def _share(how: str, seconds: float, own: float, worked: float) -> float:
-    """Tell what Atomic takes of the run, by the clock and of the agents' working time; the share of the clock."""
+    """Print Atomic's share of the run and of the work; return its share of the run."""
     print(
         f"tasks of a minute, {how}: {seconds / 60:.0f} minutes, {own:.2f} s of CPU are Atomic's (scaled): "
         f"{own / seconds:.2%} of the run, {own / worked:.2%} of the {worked / 60:.0f} minutes of work"

@@ -1,7 +1,7 @@
-"""The reference workflow: a plan, 24 tasks in five layers with six at once, a loop, a parallel and a question.
+"""The reference workflow: a plan, 24 tasks in five layers, a loop, a parallel, a question.
 
-Every execution of a node is written to a ledger outside of Atomic before and after its work. The ledger, not the
-journal, is the witness.
+Six tasks run at a time. Each execution of a node is written to a ledger outside of Atomic
+before and after its work. The checks trust the ledger, not the journal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TortureState(State):
 
 
 class Ledger:
-    """Lines that are on the disk when `write` returns."""
+    """A file whose lines are on the disk when `write` returns."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -44,7 +44,7 @@ Work = Callable[[NodeContext[TortureState]], dict[str, Any]]
 
 
 def make_tasks(path: Path, seed: int) -> None:
-    """A dependency graph that depends on nothing but the seed."""
+    """Write a dependency graph that depends only on the seed."""
     choose = random.Random(seed)
     tasks: list[Task] = []
     before: list[str] = []
@@ -58,7 +58,7 @@ def make_tasks(path: Path, seed: int) -> None:
 
 
 def witnessed(node_id: str, ledger: Ledger, work: Work) -> Node[TortureState]:
-    """A node whose executions the ledger knows."""
+    """Return a node that records its executions in the ledger."""
 
     async def run(ctx: NodeContext[TortureState]) -> dict[str, Any]:
         ledger.write("start", ctx.step_id, ctx.attempt)
@@ -92,7 +92,7 @@ def reference_graph(ledger: Ledger) -> CompiledGraph[TortureState]:
 
 
 def expected(tasks_path: str) -> dict[str, Any]:
-    """The final state, whatever happened on the way."""
+    """Return the final state, which no kill may change."""
     ids = [f"t{layer}{place}" for layer, size in enumerate(LAYERS) for place in range(size)]
     return {
         "tasks_path": tasks_path,

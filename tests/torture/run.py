@@ -1,9 +1,10 @@
-"""Kill a workflow at random instants until it is done, and count what that broke.
+"""Kill a workflow at random moments until it is done, and count what breaks.
 
     python tests/torture/run.py --runs 200 --seed 7
 
-Each run is a child process that is killed with SIGKILL one to three times and resumed until it ends. Printed are
-kills, resumes, lost results, recorded steps that ran again and wrong final states; the last three must be zero.
+Each run is a child process that is killed with SIGKILL one to three times and resumed until
+it ends. The report counts kills, resumes, lost results, recorded steps that ran again and
+wrong final states; the last three must be zero.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PATIENCE = 60.0  # a child that takes longer than this hangs
 
 @dataclass
 class Tally:
-    """What happened; the last four must stay zero."""
+    """Counts over all runs; the last four must stay zero."""
 
     runs: int = 0
     kills: int = 0
@@ -60,7 +61,7 @@ class Tally:
 
 
 class Case:
-    """One run of the reference workflow, and what is known about it from outside."""
+    """One run of the reference workflow, and the facts that are visible from outside."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.run_dir, self.ledger_dir = folder / "run", folder / "ledger"
@@ -73,7 +74,7 @@ class Case:
         self.tally = Tally(runs=1)
 
     def start(self) -> int:
-        """Begin or resume the run in a child process."""
+        """Start or resume the run in a child process."""
         pid = os.fork()
         if pid:
             return pid
@@ -98,7 +99,7 @@ class Case:
                 raise RuntimeError(f"{result.status}: {result.error}")
 
     def check(self) -> None:
-        """Compare the journal with what it held before, and the ledger with the journal."""
+        """Compare the journal with its earlier content, and the ledger with the journal."""
         now = self._recorded_now()
         self.tally.lost += len(self.recorded - now)
         self.recorded |= now
@@ -112,7 +113,7 @@ class Case:
             return {record.step_id for record in journal.records(RUN_ID)}
 
     def mark(self) -> int:
-        """How far the ledger is written; a recorded step must not begin behind this."""
+        """Return the size of the ledger; no recorded step may begin after it."""
         return self.ledger.stat().st_size if self.ledger.exists() else 0
 
     def count_repeated(self, mark: int, recorded: set[str]) -> None:
@@ -133,7 +134,7 @@ class Case:
         self._check_attempts()
 
     def _check_attempts(self) -> None:
-        """Attempts of one step count up: 1, 2, 3."""
+        """Check that the attempts of each step count up: 1, 2, 3."""
         attempts: dict[str, list[int]] = {}
         for line in self.ledger.read_text().splitlines():
             word, step_id, attempt = line.split()
@@ -146,20 +147,20 @@ class Case:
 
 
 def run_case(seed: int, usual: float) -> Tally:
-    """One run with one to three kills."""
+    """Run one case with one to three kills."""
     choose = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="atomic-torture-") as folder:
         case = Case(Path(folder), seed)
         for delay in [choose.uniform(0, usual) for _ in range(choose.randint(1, 3))]:
-            if not one_life(case, delay):
+            if not run_and_kill(case, delay):
                 break
-        one_life(case, None)
+        run_and_kill(case, None)
         case.check_end()
         return case.tally
 
 
-def one_life(case: Case, delay: float | None) -> bool:
-    """Start the run, kill it after `delay`, look at what it left. False if it came to its end."""
+def run_and_kill(case: Case, delay: float | None) -> bool:
+    """Start the run, kill it after `delay`, check it. Return False if it ended by itself."""
     mark, recorded = case.mark(), set(case.recorded)
     if recorded:
         case.tally.resumes += 1
@@ -177,7 +178,7 @@ def one_life(case: Case, delay: float | None) -> bool:
 
 
 def wait_for(pid: int, case: Case) -> bool:
-    """Whether the child was killed; one that hangs or fails is a crash."""
+    """Return whether the child was killed; count a hang or a failure as a crash."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         done, status = os.waitpid(pid, os.WNOHANG)
@@ -195,11 +196,11 @@ def wait_for(pid: int, case: Case) -> bool:
 
 
 def usual_seconds(seed: int) -> float:
-    """How long an undisturbed run takes here, so that kills are spread over the whole of it."""
+    """Measure an undisturbed run, to spread the kills over its whole duration."""
     with tempfile.TemporaryDirectory(prefix="atomic-torture-") as folder:
         case = Case(Path(folder), seed)
         begin = time.monotonic()
-        one_life(case, None)
+        run_and_kill(case, None)
         case.check_end()
         if not case.tally.clean:
             raise SystemExit(f"an undisturbed run is not clean: {case.tally}")
@@ -207,7 +208,7 @@ def usual_seconds(seed: int) -> float:
 
 
 def torture(runs: int, seed: int, *, jobs: int = 2, report: bool = False) -> Tally:
-    """Run all cases; the same seed gives the same kills (as far as a machine's speed does)."""
+    """Run all cases; a seed determines the kills, as far as timing allows."""
     usual = usual_seconds(seed)
     total = Tally()
     with ProcessPoolExecutor(jobs) as pool:

@@ -1,6 +1,8 @@
-"""Signals at random moments of a run with three agents at work; each run must say so, leave nothing, and resume.
+"""Send signals at random moments to runs with three agents.
 
-python -m tests.torture.signals --rounds 100 --seed 1
+Each run must report the signal, leave no process and resume.
+
+    python -m tests.torture.signals --rounds 100 --seed 1
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ CALL = call(*[text("word ")] * 10, end("done."), pause=0.05)
 
 
 async def interrupt_once(user: User, seed: int) -> str | None:
-    """One run, one signal, one resume; what is wrong, None if nothing is."""
+    """Interrupt and resume one run; return the problem, or None if all is well."""
     chance = random.Random(seed)
     way, moment = WAYS[seed % len(WAYS)], chance.uniform(0, 1.8)
     workflow(user, "three", FLOW)

@@ -1,4 +1,4 @@
-"""Ralph, killed at random instants with its agents, loses nothing, repeats nothing and tells the same in the end."""
+"""Killed with its agents, Ralph loses nothing, repeats nothing and reports the same."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 
 from tests.torture import ralph_overhead
 from tests.torture.ralph import Stage, torture
-from tests.torture.ralph_look import ROUNDS, Entry, Known, Orphans, alive, family, masked
+from tests.torture.ralph_facts import ROUNDS, Entry, Known, Orphans, alive, family, masked
 
 SEED = int(os.environ.get("TORTURE_SEED", "20261116"))
 
 
 @pytest.mark.ci
 def test_a_killed_ralph_loses_nothing_and_repeats_nothing_in_twenty_runs() -> None:
-    """A machine that gets quicker or slower meanwhile makes a kill come too late: then there are more runs."""
+    """A change of the machine's speed can make kills miss; more runs make up for it."""
     hit = 0
     for seed in range(SEED, SEED + 4):
         total = torture(20, seed)
@@ -31,11 +31,11 @@ def test_a_killed_ralph_loses_nothing_and_repeats_nothing_in_twenty_runs() -> No
 
 
 @pytest.mark.full
-def test_atomic_itself_takes_less_than_a_hundredth_of_a_run() -> None:
+def test_atomic_itself_uses_less_than_one_percent_of_a_run() -> None:
     assert ralph_overhead.main() == 0
 
 
-# The counters themselves: zeros of one that cannot count would say nothing.
+# The counters themselves: their zeros prove something only if they can count.
 
 
 def test_a_turn_of_a_finished_task_counts_as_repeated() -> None:
@@ -64,7 +64,7 @@ def test_a_review_that_atomic_never_got_does_not_count_as_repeated() -> None:
 @pytest.mark.ci
 @pytest.mark.parametrize(("moment", "again"), [("before", 1), ("after", 0)])
 def test_a_review_is_repeated_only_if_its_answer_was_lost(tmp_path: Path, moment: str, again: int) -> None:
-    """The agent dies between the ledger's "end" and its answer, or right after its answer."""
+    """The agent dies between its "end" in the ledger and its answer, or after its answer."""
     stage = Stage(tmp_path.resolve())
     stage.ledger.path.with_name(f"{stage.ledger.path.name}.die").write_text(f"reviewer {moment}")
     done = subprocess.run(stage.next_command(), cwd=stage.project, env=stage.env, capture_output=True, text=True)

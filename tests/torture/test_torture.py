@@ -1,4 +1,4 @@
-"""Killed at random instants, a run loses nothing and repeats nothing that it has recorded."""
+"""Killed at random moments, a run loses nothing and repeats no recorded step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEED = 20261115
 
 @pytest.mark.parametrize("wanted", [2, pytest.param(10, marks=pytest.mark.ci)])
 def test_a_killed_run_loses_nothing_and_repeats_nothing(wanted: int) -> None:
-    """A machine that gets quicker or slower meanwhile makes a kill come too late: then there are more runs."""
+    """A change of the machine's speed can make kills miss; more runs make up for it."""
     seed, kills = int(os.environ.get("TORTURE_SEED", SEED)), 0
     for batch in range(8):
         total = torture(2 * wanted, seed + batch)

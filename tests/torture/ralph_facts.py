@@ -1,4 +1,4 @@
-"""What can be seen of a run of Ralph from outside: session folder, the agents' ledger, processes, report."""
+"""Facts about a run of Ralph from outside: run folder, ledger, processes, report."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.torture.acp_agent import plan
 
 PLANNED = frozenset(str(task["id"]) for task in plan())
 WORKING = ("worker", "fixer")
-ROUNDS = 2  # of review, in a run that nobody disturbs
+ROUNDS = 2  # of review, in a run without kills
 
 
 class Entry(msgspec.Struct, frozen=True):
     """A line of the ledger."""
 
-    what: str  # begin, end; early: a worker does not find what its task builds on
+    what: str  # begin, end; early: a blocker's file is missing
     role: str
     task: str
     attempt: int
@@ -31,14 +31,14 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """What the agents did, by their own account."""
+    """The turns that the agents themselves recorded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @property
     def mark(self) -> int:
-        """How far it is written."""
+        """The current size."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def since(self, mark: int) -> list[Entry]:
@@ -50,7 +50,7 @@ class Ledger:
 
 @dataclass
 class Known:
-    """What a session folder holds: finished tasks, and recorded turns."""
+    """The content of a run's folder: finished tasks and recorded turns."""
 
     completed: frozenset[str] = frozenset()
     proven: frozenset[str] = frozenset()  # by evidence that passed
@@ -75,15 +75,16 @@ class Known:
             records = [record for record in journal.records(session.name) if record.step is not None]
         self.steps = frozenset(record.step_id for record in records)
         for record in records:
-            self.turns.update(list(record.update.get("broken", ())))  # a mapping would be taken for counts
+            self.turns.update(list(record.update.get("broken", ())))  # a mapping would be read as counts
             self.plans += "plan_problem" in record.update or "planned" in record.update
             self.reviews += len(record.update.get("reviews", ()))
 
     def repeated_by(self, entries: Iterable[Entry], unheard: Collection[int] = ()) -> list[str]:
-        """Return the turns that ran although they had been recorded, or their task was done.
+        """Return the turns that ran although they were recorded, or their task was done.
 
-        An agent writes "end" before it sends its answer. Where it was killed in between, or Atomic was (`unheard`: the
-        process ids of such agents), Atomic never got the review and has to ask again: at least once, no repetition.
+        An agent writes "end" before it sends its answer. If it or Atomic is killed in between,
+        Atomic never receives the answer and must ask again, which is not a repetition. `unheard`
+        has the process ids of such agents.
         """
         listed = list(entries)
         begun = [entry for entry in listed if entry.what == "begin"]
@@ -100,7 +101,7 @@ class Known:
 
 
 def session_in(home: Path) -> Path | None:
-    """The only session; None if the run was cut before there was one."""
+    """Return the only session, or None if the run was killed before it existed."""
     found = list((home / "sessions").glob("*/session.json"))
     assert len(found) < 2, found
     return found[0].parent if found else None
@@ -111,25 +112,25 @@ def record_of(session: Path) -> Mapping[str, Any]:
 
 
 def statuses(session: Path) -> dict[str, str]:
-    """The status of each task."""
+    """Return the status of each task."""
     path = session / "tasks.json"
     tasks: list[dict[str, Any]] = msgspec.json.decode(path.read_bytes())["tasks"] if path.exists() else []
     return {task["id"]: task["status"] for task in tasks}
 
 
 def evidence(session: Path) -> dict[str, Mapping[str, Any]]:
-    """What is proven, by task."""
+    """Return the evidence of each task."""
     proofs = [msgspec.json.decode(path.read_bytes()) for path in (session / "evidence").glob("*.json")]
     return {proof["task"]: proof for proof in proofs}
 
 
-# processes ---------------------------------------------------------------------------------------------------------
+# Processes
 
-Process = tuple[int, int]  # its id, and when it was started: ids are used again
+Process = tuple[int, int]  # id and start time: ids are reused
 
 
 def alive(pid: int) -> Process | None:
-    """The process, unless it has ended; one that nobody has waited for has."""
+    """Return the process, or None if it has ended or is a zombie."""
     try:
         facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -138,7 +139,7 @@ def alive(pid: int) -> Process | None:
 
 
 def family(home: Path, root: int = 0) -> Iterator[Process]:
-    """What lives with this home folder in its environment, or is a child's child of `root`."""
+    """Yield processes with this home folder in their environment or below `root`."""
     parents = dict(_parents())
     for pid in parents:
         if (_has_home(pid, home) or _is_below(pid, root, parents)) and (found := alive(pid)) is not None:
@@ -149,7 +150,7 @@ def _parents() -> Iterator[tuple[int, int]]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             yield int(folder.name), int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
 
 
@@ -168,7 +169,7 @@ def _is_below(pid: int, root: int, parents: Mapping[int, int]) -> bool:
 
 
 def agents(home: Path) -> list[int]:
-    """The agents at work."""
+    """Return the ids of the running agents."""
     return [pid for pid, _ in family(home) if b"acp_agent.py" in _command(pid)]
 
 
@@ -180,7 +181,7 @@ def _command(pid: int) -> bytes:
 
 
 class Orphans:
-    """Those that must have ended some seconds after the process that started them."""
+    """Processes that must end within seconds of the process that started them."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -191,7 +192,7 @@ class Orphans:
             self._limits.setdefault(process, time.monotonic() + self._patience)
 
     def left(self) -> list[int]:
-        """Those that live on, behind their time."""
+        """Return the ids of processes that outlive their limit."""
         over: list[int] = []
         while waiting := [process for process in self._limits if alive(process[0]) == process]:
             over = [pid for pid, start in waiting if time.monotonic() > self._limits[pid, start]]
@@ -201,7 +202,7 @@ class Orphans:
         return []
 
 
-# the report --------------------------------------------------------------------------------------------------------
+# The report
 
 
 _MASKS = (
@@ -209,13 +210,13 @@ _MASKS = (
     (r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", "ID"),
     (r"\b[0-9a-f]{40}\b", "HASH"),
     (r"(?<=exit code 0, )[^)]*", "TIME"),
-    # Where six share a checkout, a gate is red, or red only once, for another's reason.
+    # Six workers share a checkout, so a check may fail, or fail once, because of another.
     (re.escape(", **but only the second time: it is flaky**"), ""),
 )
 
 
 def masked(report: str, folder: Path) -> str:
-    """The report without what differs between two runs that went well."""
+    """Return the report without the parts that differ between two good runs."""
     report = report.replace(str(folder), "FOLDER")
     for pattern, word in _MASKS:
         report = re.sub(pattern, word, report)
