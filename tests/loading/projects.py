@@ -1,4 +1,4 @@
-"""A project and a user with files of workflows and tools, and somebody who trusts them."""
+"""A project and a user with workflow and tool files, and the approval of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAY = S + "workflow = graph(S).tool('say', run=lambda: 'hi').compile()\n"
 
 
 class World:
-    """Two folders; `catalog` looks at what is in them now."""
+    """A home folder and a project; `catalog` reads their current files."""
 
     def __init__(self, folder: Path) -> None:
         self.home, self.project = folder / "home", folder / "project"
@@ -53,7 +53,7 @@ class World:
         return self.catalog
 
     def reasons(self, name: str) -> list[tuple[int, str]]:
-        """Why a workflow of the trusted project does not load."""
+        """Return the reasons why a workflow of the trusted project does not load."""
         try:
             self.trust().definition(name).load()
         except WorkflowLoadError as error:

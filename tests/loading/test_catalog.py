@@ -1,4 +1,4 @@
-"""Workflows of files: found by name without running them, loaded from the bytes that were looked at."""
+"""Workflow files: found without running them, loaded from the bytes that were read."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ async def ran(catalog: WorkflowCatalog, name: str, prompt: str = "p") -> Any:
     return result.state
 
 
-# finding ---------------------------------------------------------------------------------------------------------
+# Finding
 
 
-def test_the_project_beats_the_user_whatever_the_case(world: World) -> None:
+def test_a_project_workflow_overrides_the_users_in_any_case(world: World) -> None:
     mine = world.flow("Review", "", user=True)
     theirs = world.flow("review", "description = 'theirs'\n")
     other = world.flow("other", "", user=True)
@@ -69,7 +69,7 @@ def test_a_name_beats_an_alias_on_the_same_level(world: World) -> None:
     assert problem.reason == 'the alias "b" is taken by "b"'
 
 
-def test_two_files_with_one_name_are_a_problem(world: World) -> None:
+def test_two_files_with_one_name_are_reported(world: World) -> None:
     world.flow("a", "name = 'x'\n")
     world.flow("b", "name = 'X'\n")
     catalog = world.catalog
@@ -77,14 +77,14 @@ def test_two_files_with_one_name_are_a_problem(world: World) -> None:
     assert [(one.path.name, one.reason) for one in catalog.problems] == [("b.py", 'the name "X" is taken by a.py')]
 
 
-def test_an_unknown_name_is_told_with_the_nearest(world: World) -> None:
+def test_an_unknown_name_suggests_the_nearest(world: World) -> None:
     world.flow("review", "")
     with pytest.raises(WorkflowNotFoundError, match=r'Workflow not found: "revew" \(did you mean "review"\?\)'):
         world.catalog.definition("revew")
     assert world.catalog.find("revew") is None
 
 
-def test_helpers_are_no_workflows(world: World) -> None:
+def test_helper_modules_are_not_workflows(world: World) -> None:
     world.flow("_helpers", "")
     world.flow("lib/__init__", "")
     world.flow("lib/more", "")
@@ -93,7 +93,7 @@ def test_helpers_are_no_workflows(world: World) -> None:
     assert len(world.look().items) == 3
 
 
-def test_nothing_runs_to_find_one(world: World, tmp_path: Path) -> None:
+def test_workflows_are_found_without_running_code(world: World, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     world.flow("evil", f"open({str(canary)!r}, 'w').close()\n")
     world.tool("evil", f"open({str(canary)!r}, 'w').close()\n")
@@ -118,7 +118,7 @@ def test_the_users_own_files_need_no_trust(world: World) -> None:
     assert [catalog.is_trusted(catalog.definition(name)) for name in ("mine", "theirs")] == [True, False]
 
 
-def test_pipes_huge_files_and_links_that_lead_out_cost_one_problem_each(world: World, tmp_path: Path) -> None:
+def test_pipes_huge_files_and_links_out_of_the_project_are_reported(world: World, tmp_path: Path) -> None:
     world.flow("good", SAY)
     folder = world.project / ".atomic" / "workflows"
     os.mkfifo(folder / "pipe.py")
@@ -163,21 +163,21 @@ def test_files_of_other_users_are_not_read(world: World) -> None:
     assert owned.data == file.read_bytes()
 
 
-def test_a_file_of_the_users_that_everybody_may_write_is_not_read(world: World) -> None:
+def test_a_user_file_that_others_may_write_is_not_read(world: World) -> None:
     world.flow("loose", SAY, user=True).chmod(0o666)
     catalog = world.catalog
     assert catalog.all() == []
     assert [one.reason for one in catalog.problems] == ["every user may write it: it is not read"]
 
 
-def test_a_folder_with_too_many_files_ends(world: World) -> None:
+def test_a_folder_with_too_many_files_is_not_read_further(world: World) -> None:
     folder = world.flow("a0", "").parent
     for number in range(1, 2100):
         (folder / f"a{number}.py").touch()
     assert any("2,000" in problem.reason for problem in world.catalog.problems)
 
 
-def test_a_name_of_any_bytes_can_be_told(world: World) -> None:
+def test_a_file_name_of_any_bytes_can_be_reported(world: World) -> None:
     folder = world.flow("good", "").parent
     (folder / os.fsdecode(b"bad\xff.py")).write_text("name = 'ok'\n")
     catalog = world.catalog
@@ -186,7 +186,7 @@ def test_a_name_of_any_bytes_can_be_told(world: World) -> None:
     assert world.trust().definition("ok").load().graph is None
 
 
-# loading ---------------------------------------------------------------------------------------------------------
+# Loading
 
 
 async def test_a_file_with_a_graph_config_runs(world: World) -> None:
@@ -215,7 +215,7 @@ async def test_a_file_with_a_workflow_runs_under_its_own_name(world: World) -> N
     assert catalog.require("say") is catalog.require("say")
 
 
-def test_a_file_with_neither_gives_its_prompt_to_the_chat(world: World) -> None:
+def test_a_file_without_a_workflow_sends_its_prompt_to_the_chat(world: World) -> None:
     world.flow("talk", "description = 'x'\n")
     catalog = world.trust()
     assert catalog.definition("talk").load().graph is None
@@ -242,14 +242,14 @@ def test_a_builder_that_was_not_compiled_is_compiled(world: World) -> None:
         ("def f(): return f()\nf()\n", 1, "RecursionError: "),
     ],
 )
-def test_what_a_file_does_wrong_is_told_with_its_line(world: World, text: str, line: int, reason: str) -> None:
+def test_a_mistake_in_a_file_is_reported_with_its_line(world: World, text: str, line: int, reason: str) -> None:
     world.flow("bad", text)
     ((found, said),) = world.reasons("bad")
     assert found == line
     assert reason in said
 
 
-def test_a_mistake_in_a_helper_is_told_with_the_helpers_line(world: World) -> None:
+def test_a_mistake_in_a_helper_is_reported_with_the_helpers_line(world: World) -> None:
     world.flow("main", "import _helper\n")
     world.flow("_helper", "x = 1\ny = z\n")
     with pytest.raises(WorkflowLoadError) as caught:
@@ -277,7 +277,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
-def test_each_problem_of_a_graph_is_told_with_a_line(world: World, kind: str) -> None:
+def test_each_problem_of_a_graph_is_reported_with_a_line(world: World, kind: str) -> None:
     text, word = PROBLEMS[kind]
     name = "graph_config" if text.startswith("GraphConfig") else "workflow"
     nodes = "A = tool_node('a', run=lambda: 1)\nB = tool_node('b', run=lambda: 2)\n"
@@ -287,7 +287,7 @@ def test_each_problem_of_a_graph_is_told_with_a_line(world: World, kind: str) ->
     assert all(line > 5 for line, _ in found)
 
 
-def test_all_problems_of_a_graph_are_told_at_once_where_their_nodes_are(world: World) -> None:
+def test_all_problems_of_a_graph_are_reported_together_at_their_nodes(world: World) -> None:
     world.flow(
         "bad",
         S
@@ -322,7 +322,7 @@ def test_a_syntax_error_is_refused_with_its_line_and_the_others_load(world: Worl
     assert catalog.definition("good").load().graph is not None
 
 
-def test_what_a_file_prints_while_it_loads_does_not_reach_standard_output(
+def test_output_of_a_file_that_loads_does_not_reach_standard_output(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.flow("loud", "print('loud')\n" + SAY)
@@ -367,7 +367,7 @@ def test_renamed_and_removed_come_from_the_file_or_the_graph(world: World) -> No
         catalog.require("wrong")
 
 
-def test_default_config_is_under_what_the_settings_say(world: World) -> None:
+def test_settings_override_the_default_config_key_by_key(world: World) -> None:
     world.flow("a", "default_config = {'depth': 2, 'deep': {'x': 1, 'y': 2}, 'list': [1]}\n")
     said = {"A": {"depth": 3, "deep": {"y": 5}, "list": [2], "more": True}, "b": {"depth": 9}}
     assert config_of(world, "a", said) == {"depth": 3, "deep": {"x": 1, "y": 5}, "list": [2], "more": True}
@@ -387,12 +387,14 @@ def test_default_config_is_under_what_the_settings_say(world: World) -> None:
         (".tool('a', run=lambda: 1)", "    tasks: list[str] = []\n", Capabilities()),
     ],
 )
-def test_what_a_workflow_can_do_is_seen_from_it(world: World, chain: str, fields: str, expected: Capabilities) -> None:
+def test_the_capabilities_of_a_workflow_follow_from_its_nodes(
+    world: World, chain: str, fields: str, expected: Capabilities
+) -> None:
     world.flow("x", f"{HEAD}class T(State):\n    prompt: str = ''\n{fields}workflow = graph(T){chain}.compile()\n")
     assert world.trust().definition("x").load().capabilities == expected
 
 
-def test_what_a_workflow_can_do_is_what_those_can_that_it_calls_by_name(world: World) -> None:
+def test_a_workflow_has_the_capabilities_of_workflows_it_calls_by_name(world: World) -> None:
     world.flow("asks", f"{S}workflow = graph(S).ask_user('q', 'ok?').compile()\n", user=True)
     tasks = "class T(State):\n    tasks: list[WorkflowTask] = []\n"
     world.flow("plans", f"{HEAD}{tasks}workflow = graph(T).agent('a', 'x').subgraph('s', 'ASKS').compile()\n")
@@ -405,14 +407,14 @@ def test_what_a_workflow_can_do_is_what_those_can_that_it_calls_by_name(world: W
     assert catalog.definition("lost").load().capabilities == Capabilities()
 
 
-# circles ---------------------------------------------------------------------------------------------------------
+# Circles
 
 
 def calls(name: str) -> str:
     return f"{S}\nworkflow = (\n    graph(S)\n    .subgraph('to-{name}', '{name}')\n    .compile()\n)\n"
 
 
-def test_two_that_call_each_other_are_a_circle_that_is_shown(world: World) -> None:
+def test_two_workflows_that_call_each_other_are_reported_as_a_cycle(world: World) -> None:
     world.flow("a", calls("B"))
     world.flow("b", calls("a"))
     world.flow("c", calls("a"))
@@ -421,12 +423,12 @@ def test_two_that_call_each_other_are_a_circle_that_is_shown(world: World) -> No
     assert world.reasons("c") == [(9, "workflows call each other in a circle: a -> b -> a")]
 
 
-def test_one_that_calls_itself_is_a_circle_too(world: World) -> None:
+def test_a_workflow_that_calls_itself_is_reported_as_a_cycle(world: World) -> None:
     world.flow("a", calls("a"))
     assert world.reasons("a") == [(9, "workflows call each other in a circle: a -> a")]
 
 
-def test_many_that_call_the_same_are_no_circle(world: World) -> None:
+def test_workflows_that_call_the_same_one_are_not_a_cycle(world: World) -> None:
     world.flow("end", SAY)
     for number in range(30):
         after = "end" if number == 29 else f"n{number + 1}"
@@ -448,10 +450,10 @@ async def test_a_workflow_by_name_runs_through_the_catalog(world: World) -> None
     assert result.state.outputs["to-inner"]["outputs"] == {"say": "hi"}
 
 
-# the bytes that run ----------------------------------------------------------------------------------------------
+# The bytes that run
 
 
-async def test_what_runs_is_what_was_looked_at(world: World, tmp_path: Path) -> None:
+async def test_the_bytes_that_run_are_the_bytes_that_were_read(world: World, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     evil = f"open({str(canary)!r}, 'w')\n"
     file = world.flow("main", f"{S}import _helper\nworkflow = graph(S).tool('a', run=_helper.late).compile()\n")
@@ -469,7 +471,7 @@ async def test_what_runs_is_what_was_looked_at(world: World, tmp_path: Path) -> 
         world.catalog.definition("main").load()
 
 
-def test_helpers_are_imported_as_one_writes_it(world: World) -> None:
+def test_helpers_are_imported_by_their_usual_names(world: World) -> None:
     world.flow("lib/__init__", "one = 1\n")
     world.flow("lib/inner", "from . import one\nfrom .other import three\ntwo = one + 1\n")
     world.flow("lib/other", "three = 3\n")
@@ -488,7 +490,7 @@ def test_helpers_are_imported_as_one_writes_it(world: World) -> None:
     assert world.reasons("main") == []
 
 
-def test_projects_with_helpers_of_one_name_do_not_meet(tmp_path: Path) -> None:
+def test_helpers_of_the_same_name_in_two_projects_stay_separate(tmp_path: Path) -> None:
     for name in ("one", "two"):
         world = World(tmp_path / name)
         world.flow("_helper", f"word = '{name}'\n")
@@ -512,7 +514,7 @@ def test_shadows_of_known_modules_have_no_effect(world: World, tmp_path: Path) -
     assert not canary.exists()
 
 
-def test_the_project_is_never_a_place_for_imports(world: World) -> None:
+def test_the_project_folder_is_never_on_the_import_path(world: World) -> None:
     world.file("secret_module_of_the_project.py", "")
     world.flow("main", "import secret_module_of_the_project\n")
     assert "No module named" in world.reasons("main")[0][1]

@@ -1,4 +1,4 @@
-"""What a workflow's file says of itself is read from its text alone, whatever that text is."""
+"""A workflow's metadata is read from its text without running it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ node_descriptions = {"planner": "🧠 Planning tasks…"}
 '''
 
 
-def test_all_that_a_file_says_is_read() -> None:
+def test_all_metadata_of_a_file_is_read() -> None:
     said = read_metadata(WHOLE.encode(), "other")
     assert (said.name, said.description, said.aliases) == ("my-workflow", "Plan it", ("mw", "plan-it"))
     assert (said.version, said.min_sdk_version, said.state_version) == ("1.0.0", "0.1", 3)
@@ -37,7 +37,7 @@ def test_all_that_a_file_says_is_read() -> None:
     assert said.remarks == ()
 
 
-def test_a_file_that_says_nothing_has_the_name_of_the_file() -> None:
+def test_a_file_without_metadata_is_named_after_the_file() -> None:
     said = read_metadata(b"", "my-flow")
     assert (said.name, said.description) == ("my-flow", "Custom workflow: my-flow")
     assert (said.aliases, said.state_version, said.default_config, said.remarks) == ((), 1, {}, ())
@@ -70,7 +70,7 @@ def test_a_file_that_says_nothing_has_the_name_of_the_file() -> None:
         ("name = name = __import__('os')", "name", "stem"),
     ],
 )
-def test_what_is_no_literal_of_its_kind_is_a_remark_with_its_line(line: str, field: str, default: object) -> None:
+def test_a_value_of_the_wrong_kind_is_a_remark_with_its_line(line: str, field: str, default: object) -> None:
     said = read_metadata(f"# one\n\n{line}\n".encode(), "stem")
     assert getattr(said, field) == default
     (remark,) = said.remarks
@@ -79,7 +79,7 @@ def test_what_is_no_literal_of_its_kind_is_a_remark_with_its_line(line: str, fie
     assert not remark.fatal
 
 
-def test_the_last_assignment_holds_and_others_inside_of_blocks_do_not_count() -> None:
+def test_the_last_assignment_at_module_level_counts() -> None:
     said = read_metadata(b'name = "a"\nname = "b"\nif True:\n    name = "c"\ndef f():\n    name = "d"\n', "stem")
     assert said.name == "b"
 
@@ -105,7 +105,7 @@ BROKEN = {
 
 @pytest.mark.timed
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_file_is_one_remark_with_its_line(kind: str) -> None:
+def test_a_broken_file_gives_one_remark_with_its_line(kind: str) -> None:
     source, line = BROKEN[kind]
     began = time.process_time()
     said = read_metadata(source, "stem")
@@ -122,10 +122,10 @@ def test_a_broken_file_is_one_remark_with_its_line(kind: str) -> None:
         b"\xef\xbb\xbf" + b'name = "bom"\n',
         b'name = "bom"\r\n',
         b'name = "bom"\r',
-        b'x = "\\d"\nname = "bom"\n',  # a warning of Python's
+        b'x = "\\d"\nname = "bom"\n',  # Python warns about it
     ],
 )
-def test_texts_that_Python_takes_are_taken(source: bytes) -> None:
+def test_text_that_python_accepts_is_accepted(source: bytes) -> None:
     assert read_metadata(source, "stem").name == "bom"
 
 
@@ -135,19 +135,19 @@ def test_a_deep_literal_is_a_remark() -> None:
 
 
 @pytest.mark.parametrize("stem", ["two words", "\x1b[2J", "-rf", "", "a/b"])
-def test_a_file_whose_name_is_no_name_needs_one(stem: str) -> None:
+def test_a_file_with_an_unusable_file_name_needs_a_name(stem: str) -> None:
     (remark,) = read_metadata(b"", stem).remarks
     assert remark.fatal
     assert read_metadata(b"name = 'ok'\n", stem).name == "ok"
 
 
 @given(st.binary(max_size=300))
-def test_whatever_the_bytes_are_reading_them_ends(source: bytes) -> None:
+def test_reading_ends_for_any_bytes(source: bytes) -> None:
     assert read_metadata(source, "stem").name
 
 
 @given(st.text(max_size=50))
-def test_whatever_a_text_says_it_can_be_written_as_json(text: str) -> None:
+def test_any_description_can_be_encoded(text: str) -> None:
     said = read_metadata(f"description = {text!r}\n".encode("utf-8", "surrogatepass"), "stem")
     said.description.encode()
 
@@ -197,7 +197,7 @@ def test_the_long_files_of_a_folder_share_one_budget(tmp_path: Path, monkeypatch
     assert catalog.definition("long").source == "user", "another folder has its own budget"
 
 
-def test_a_file_that_takes_too_much_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_takes_too_much_memory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_reader, "MEMORY", 128 * 1024**2)
     monkeypatch.setattr(metadata_reader, "CPU_SECONDS", 60)
     world = World(tmp_path)
@@ -205,7 +205,7 @@ def test_a_file_that_takes_too_much_memory_says_so(tmp_path: Path, monkeypatch: 
     assert "memory" in one_reason(world)
 
 
-def test_a_child_that_crashes_is_named_by_its_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_of_the_parser_is_reported_with_its_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crash = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
     monkeypatch.setattr(metadata_reader, "_PROGRAM", crash)
     world = World(tmp_path)

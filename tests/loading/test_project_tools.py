@@ -77,7 +77,7 @@ def test_the_users_tools_need_no_trust(world: World) -> None:
     assert ToolCatalog(world.catalog).require("who")() == "user"
 
 
-def test_files_that_are_wrong_are_told_with_their_line(world: World) -> None:
+def test_mistakes_in_tool_files_are_reported_with_their_line(world: World) -> None:
     world.tool("broken", "x = 1\ndef (\n")
     world.tool("twice", 'def a():\n    """One."""\n')
     world.tool("twice_too", '\ndef a():\n    """Two."""\n')

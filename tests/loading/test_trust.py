@@ -1,4 +1,4 @@
-"""Trust: exactly the bytes that somebody has approved, in exactly one folder."""
+"""Trust covers exactly the approved bytes in exactly one folder."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ EVERYTHING = {
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_each_thing_that_could_run_is_an_item_and_any_change_of_it_asks_again(world: World, name: str) -> None:
+def test_everything_that_could_run_is_an_item_and_a_change_asks_again(world: World, name: str) -> None:
     assert (world.look().items, world.look().trusted, world.look().approved) == ((), True, False)
     file = world.file(name, '{"one": 1}')
     (item,) = world.look().items
@@ -107,7 +107,7 @@ def test_the_agents_files_are_items_if_they_can_make_something_run(
     assert [item.kind for item in world.look().items] == kinds
 
 
-def test_a_gate_is_its_command_line_and_not_the_file_around_it(world: World) -> None:
+def test_a_check_is_approved_by_its_command_line_not_its_file(world: World) -> None:
     world.file(
         ".atomic/config.toml", '[workflows.ralph]\nverify = ["make test", "make lint"]\n[workflows.b]\nverify="x"\n'
     )
@@ -125,8 +125,8 @@ def test_a_gate_is_its_command_line_and_not_the_file_around_it(world: World) -> 
         trust.require(world.look())
 
 
-def test_all_that_agents_refuse_to_start_for_is_an_item(world: World) -> None:
-    """Else approving a project would let run what nobody was shown."""
+def test_every_file_that_agents_refuse_to_start_for_is_an_item(world: World) -> None:
+    """Otherwise approving a project would run files that the user was not shown."""
     for name in EVERYTHING:
         world.file(name, "{}")
     world.file("opencode.json", '{"references": ["x"]}')
@@ -157,7 +157,7 @@ def test_agents_look_above_the_project_up_to_the_repository(tmp_path: Path) -> N
     assert item.path == "../opencode.json"
 
 
-def test_what_lies_below_the_project_is_not_covered_by_its_approval(world: World) -> None:
+def test_an_approval_does_not_cover_projects_below(world: World) -> None:
     world.file(".mcp.json", "{}")
     (world.project / "sub" / "deep").mkdir(parents=True)
     assert not world.look().allows(world.project)
@@ -192,15 +192,16 @@ def test_an_approval_is_for_one_folder(world: World, tmp_path: Path) -> None:
     assert look(copy, home=home).hash == world.look().hash
     link = tmp_path / "link"
     link.symlink_to(world.project)
-    assert look(link, home=home).approved  # it is the same folder
+    assert look(link, home=home).approved  # the same folder
     inner = world.project / "inner"
     shutil.copytree(copy, inner)
     assert not look(inner, home=home).approved
-    (copy / ".git").write_text(f"gitdir: {world.project}/.git/worktrees/x\n")  # says that it belongs to a trusted one
+    # It claims to belong to a trusted repository.
+    (copy / ".git").write_text(f"gitdir: {world.project}/.git/worktrees/x\n")
     assert not look(copy, home=home).approved
 
 
-def test_an_approval_can_be_taken_back(world: World) -> None:
+def test_an_approval_can_be_revoked(world: World) -> None:
     world.flow("a", "x = 1\n")
     world.trust()
     home = world.home / ".atomic"
@@ -211,7 +212,7 @@ def test_an_approval_can_be_taken_back(world: World) -> None:
     assert list((home / "trust").iterdir()) == []
 
 
-def test_a_run_does_not_go_on_where_the_user_has_taken_the_approval_back(world: World) -> None:
+def test_a_run_does_not_continue_after_the_user_revokes_the_approval(world: World) -> None:
     world.flow("a", "x = 1\n")
     world.trust()
     started = RunTrust.of(world.look())
@@ -221,7 +222,7 @@ def test_a_run_does_not_go_on_where_the_user_has_taken_the_approval_back(world: 
     assert started.strange(world.look()) == ()
 
 
-def test_what_is_kept_is_for_the_user_alone(world: World) -> None:
+def test_approvals_are_readable_only_by_the_user(world: World) -> None:
     before = os.umask(0)
     try:
         world.flow("a", "x = 1\n")
@@ -258,7 +259,7 @@ def test_a_file_of_approvals_that_others_may_write_approves_nothing(world: World
     assert "other users may write" in world.look().problem
 
 
-def test_the_home_folder_and_the_root_are_no_projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_folder_and_the_root_cannot_be_approved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".atomic" / "workflows").mkdir(parents=True)
     (tmp_path / ".atomic" / "workflows" / "mine.py").write_text("")
@@ -280,7 +281,7 @@ def test_a_link_to_the_users_own_folder_hides_nothing(world: World, monkeypatch:
     assert not snapshot.trusted
 
 
-def test_what_an_agent_could_read_and_we_could_not_cannot_be_approved(world: World, tmp_path: Path) -> None:
+def test_a_file_that_only_an_agent_could_read_cannot_be_approved(world: World, tmp_path: Path) -> None:
     (tmp_path / "evil.json").write_text("{}")
     (world.project / ".mcp.json").symlink_to(tmp_path / "evil.json")
     snapshot = world.look()
@@ -328,8 +329,8 @@ def test_changes_since_the_last_approval_are_shown_line_by_line(world: World) ->
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abc"), max_size=12))
-def test_a_difference_is_the_one_that_difflib_finds(old: list[str], new: list[str]) -> None:
-    """With its line numbers; and it leads from the old text to the new one."""
+def test_a_difference_equals_that_of_difflib(old: list[str], new: list[str]) -> None:
+    """The line numbers are right, and the difference turns the old text into the new."""
     found = _compare(old, new, "a", "b")
     rebuilt, at = list[str](), 0
     for line in found[2:]:
@@ -349,7 +350,7 @@ def test_a_difference_is_the_one_that_difflib_finds(old: list[str], new: list[st
 
 
 @pytest.mark.timed
-def test_a_text_that_is_made_to_be_compared_for_ever_is_shown_in_time(world: World) -> None:
+def test_a_text_built_to_be_slow_to_compare_is_shown_in_time(world: World) -> None:
     world.flow("a", "".join(f"{number % 197}\n" for number in range(60_000)))
     world.trust()
     world.flow("a", "".join(f"{number * 7 % 199}\n" for number in range(60_000)))
@@ -359,7 +360,7 @@ def test_a_text_that_is_made_to_be_compared_for_ever_is_shown_in_time(world: Wor
     assert sum(line.startswith("+") for line in diff) > 50_000
 
 
-def test_a_change_that_cannot_be_seen_is_said(world: World) -> None:
+def test_an_invisible_change_is_reported(world: World) -> None:
     world.flow("a", b"x = 1\n# \xff\n")
     world.trust()
     world.flow("a", b"x = 1\n# \xfe\n")
@@ -375,7 +376,7 @@ def test_secrets_are_neither_kept_nor_shown(world: World) -> None:
         assert file.is_dir() or secret not in file.read_text()
 
 
-def test_what_a_run_changes_itself_does_not_revoke_its_trust(world: World) -> None:
+def test_changes_by_a_run_itself_do_not_revoke_its_trust(world: World) -> None:
     world.file(".mcp.json", "{}")
     gone = world.file(".claude/hooks/b.sh", "x")
     world.trust()
@@ -392,11 +393,11 @@ def test_what_a_run_changes_itself_does_not_revoke_its_trust(world: World) -> No
     world.file(".mcp.json", '{"evil": 1}')
     assert noted.strange(world.look()) == ("mcp .mcp.json",)
     world.file(".mcp.json", '{"a": 1}')
-    world.file(".claude/hooks/b.sh", "x")  # the run took it away, and somebody has put it back
+    world.file(".claude/hooks/b.sh", "x")  # removed by the run, then restored
     assert noted.strange(world.look()) == ("hook .claude/hooks/b.sh",)
 
 
-def test_a_run_never_approves_what_atomic_itself_would_run(world: World) -> None:
+def test_a_run_never_approves_files_that_atomic_itself_would_run(world: World) -> None:
     world.flow("a", "x = 1\n")
     world.trust()
     at_start = RunTrust.of(world.look())
@@ -431,7 +432,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize("what", NAMED)
-def test_what_settings_name_is_an_item_and_a_change_of_it_asks_again(world: World, what: str) -> None:
+def test_a_file_named_in_settings_is_an_item_and_a_change_asks_again(world: World, what: str) -> None:
     settings, content, name = NAMED[what]
     world.file(settings, msgspec.json.encode(content).decode().replace("./", "\\u002e/"))
     world.file("market/.claude-plugin/marketplace.json", "{}")
@@ -446,7 +447,7 @@ def test_what_settings_name_is_an_item_and_a_change_of_it_asks_again(world: Worl
     assert not approved(world)
 
 
-def test_a_program_of_a_virtual_environment_is_its_link(world: World) -> None:
+def test_a_program_of_a_virtual_environment_is_approved_as_a_link(world: World) -> None:
     world.file(".mcp.json", '{"mcpServers": {"x": {"command": ".venv/bin/python", "args": ["s.py"]}}}')
     (world.project / ".venv" / "bin").mkdir(parents=True)
     link = world.project / ".venv" / "bin" / "python"
@@ -460,13 +461,13 @@ def test_a_program_of_a_virtual_environment_is_its_link(world: World) -> None:
 
 @pytest.mark.parametrize("folder", ["node_modules", "__pycache__", ".git", ".venv", "a/b/c/d/e"])
 @pytest.mark.parametrize("kind", [".claude/skills", ".claude/agents", ".opencode/plugin"])
-def test_no_folder_of_an_agent_is_passed_over(world: World, folder: str, kind: str) -> None:
+def test_no_folder_of_an_agent_is_skipped(world: World, folder: str, kind: str) -> None:
     world.file(f"{kind}/{folder}/SKILL.md", "---\nhooks: x\n---\n")
     assert [item.path for item in world.look().items] == [f"{kind}/{folder}/SKILL.md"]
     assert not world.look().trusted
 
 
-def test_what_lies_too_deep_cannot_be_approved(world: World) -> None:
+def test_a_file_that_is_nested_too_deep_cannot_be_approved(world: World) -> None:
     world.file(f".claude/skills/{'d/' * 12}SKILL.md", "---\nhooks: x\n---\n")
     (item,) = world.look().items
     assert "folders deep" in item.reason

@@ -1,4 +1,4 @@
-"""Real programs, real signals: every wait is for a condition, and every condition has a limit."""
+"""Real programs and real signals; every wait ends at an event or at a limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.timing import judge
 
 LIMIT = 240.0  # seconds; only ends a hang
 
-# Writes its own process id and that of a child in the same group, then waits for ever.
+# Writes its own process id and that of a child in the same group, then sleeps.
 PARENT_AND_CHILD = """
 import os, signal, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
@@ -56,7 +56,7 @@ async def pids_in(path: Path) -> list[int]:
 
 
 def children() -> set[int]:
-    """Our own, zombies too: one that nobody waited for is found here. Other tests may keep some."""
+    """Return the ids of all child processes, with zombies; other tests may keep some."""
     return {int(pid) for pid in os.listdir("/proc") if pid.isdigit() and parent_of(pid) == os.getpid()}
 
 
@@ -73,7 +73,7 @@ async def test_a_program_gives_its_exit_code_and_both_outputs() -> None:
     assert 0 < result.seconds < LIMIT
 
 
-async def test_whoever_listens_hears_both_outputs_in_order_and_without_a_limit() -> None:
+async def test_a_listener_receives_both_outputs_in_order_and_without_a_limit() -> None:
     heard: list[bytes] = []
     script = "echo out; echo err >&2; echo out again; exit 3"
     result = await execute("sh", "-c", script, max_output=4, on_output=heard.append)
@@ -103,19 +103,19 @@ async def test_env_replaces_the_environment() -> None:
 
 
 @pytest.mark.parametrize("text", ["grüße\n", "grüße\n".encode()])
-async def test_input_is_what_the_program_reads(text: str | bytes) -> None:
+async def test_the_program_reads_its_input(text: str | bytes) -> None:
     assert (await execute("cat", input=text)).stdout == "grüße\n"
 
 
-async def test_without_input_there_is_nothing_to_read() -> None:
+async def test_a_program_without_input_reads_end_of_file() -> None:
     assert await execute("cat", timeout=LIMIT)
 
 
-async def test_input_that_nobody_reads_is_no_error() -> None:
+async def test_unread_input_is_not_an_error() -> None:
     assert (await execute("true", input=b"x" * 10_000_000, timeout=LIMIT)).exit_code == 0
 
 
-async def test_bytes_that_are_no_text_are_replaced() -> None:
+async def test_bytes_that_are_not_text_are_replaced() -> None:
     assert (await execute("printf", r"a\377b")).stdout == "a\ufffdb"
 
 
@@ -125,7 +125,7 @@ async def test_long_output_arrives_whole_on_both_pipes() -> None:
     assert (result.stdout, result.stderr) == ("o" * 4_000_000, "e" * 4_000_000)
 
 
-async def test_a_program_that_never_stops_talking_is_ended() -> None:
+async def test_a_program_with_endless_output_is_ended() -> None:
     others = children()
     with pytest.raises(ExecOutputError, match="more than 100000 bytes") as caught:
         await execute("yes", max_output=100_000, timeout=LIMIT)
@@ -143,7 +143,7 @@ async def test_a_missing_program_is_named_with_what_to_do() -> None:
     assert isinstance(caught.value, AtomicError)
 
 
-async def test_what_cannot_start_says_why(tmp_path: Path) -> None:
+async def test_a_program_that_cannot_start_reports_why(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no program")
     with pytest.raises(ExecError, match=r'Folder not found: ".*/nowhere"'):
         await execute("true", cwd=tmp_path / "nowhere")
@@ -159,7 +159,7 @@ async def test_a_program_that_takes_too_long_is_ended_with_its_children(tmp_path
     pids = tmp_path / "pids"
     script = "print('so far', flush=True)\n" + PARENT_AND_CHILD
     error = None
-    for timeout in (1, 2, 4, 8, 16):  # the machine decides how long a start takes
+    for timeout in (1, 2, 4, 8, 16):  # the time to start depends on the machine
         with pytest.raises(ExecTimeoutError, match=f"longer than {timeout} s") as caught:
             await execute(sys.executable, "-c", script, str(pids), timeout=timeout)
         error = caught.value
@@ -170,7 +170,7 @@ async def test_a_program_that_takes_too_long_is_ended_with_its_children(tmp_path
     assert [pid for pid in await pids_in(pids) if is_alive(pid)] == []
 
 
-async def test_a_cancelled_program_is_gone_with_its_children_when_the_caller_hears_of_it(tmp_path: Path) -> None:
+async def test_a_cancelled_program_and_its_children_end_before_the_call_returns(tmp_path: Path) -> None:
     others = children()
     run = asyncio.create_task(execute(sys.executable, "-c", PARENT_AND_CHILD, str(tmp_path / "pids")))
     pids = await pids_in(tmp_path / "pids")
@@ -182,7 +182,7 @@ async def test_a_cancelled_program_is_gone_with_its_children_when_the_caller_hea
     assert children() <= others
 
 
-async def test_a_cancelled_program_may_tidy_up(tmp_path: Path) -> None:
+async def test_a_cancelled_program_may_clean_up(tmp_path: Path) -> None:
     tidy = "trap 'echo tidy > tidied; exit' TERM; touch ready; while :; do sleep 0.01; done"
     run = asyncio.create_task(execute("sh", "-c", tidy, cwd=tmp_path))
     await eventually((tmp_path / "ready").exists)
@@ -203,7 +203,7 @@ async def test_a_program_that_ignores_the_polite_signal_is_killed_after_the_grac
     assert [pid for pid in pids if is_alive(pid)] == []
 
 
-async def test_impatience_does_not_cut_the_clean_up_short(tmp_path: Path) -> None:
+async def test_a_second_cancellation_does_not_cut_the_clean_up_short(tmp_path: Path) -> None:
     run = asyncio.create_task(execute(sys.executable, "-c", STUBBORN + PARENT_AND_CHILD, str(tmp_path / "pids")))
     pids = await pids_in(tmp_path / "pids")
     while not run.done():
@@ -213,7 +213,7 @@ async def test_impatience_does_not_cut_the_clean_up_short(tmp_path: Path) -> Non
     assert [pid for pid in pids if is_alive(pid)] == []
 
 
-async def test_a_program_that_is_cancelled_while_it_starts_is_not_left_behind() -> None:
+async def test_a_program_that_is_cancelled_while_it_starts_is_ended() -> None:
     others = children()
     for turns in range(20):
         run = asyncio.create_task(execute("sleep", "1000"))
@@ -225,7 +225,7 @@ async def test_a_program_that_is_cancelled_while_it_starts_is_not_left_behind() 
         assert children() <= others
 
 
-async def test_a_grandchild_that_holds_the_pipes_does_not_keep_us(tmp_path: Path) -> None:
+async def test_a_grandchild_that_holds_the_pipes_does_not_delay_the_result(tmp_path: Path) -> None:
     started = time.monotonic()
     result = await execute("sh", "-c", "sleep 1000 & echo $! > pid; echo done", cwd=tmp_path)
     assert (result.exit_code, result.stdout) == (0, "done\n")
@@ -233,7 +233,7 @@ async def test_a_grandchild_that_holds_the_pipes_does_not_keep_us(tmp_path: Path
     assert [pid for pid in await pids_in(tmp_path / "pid") if is_alive(pid)] == []
 
 
-async def test_what_a_grandchild_still_had_to_say_is_heard() -> None:
+async def test_late_output_of_a_grandchild_is_kept() -> None:
     assert (await execute("sh", "-c", "(sleep 0.2; echo later) & echo now")).stdout == "now\nlater\n"
 
 
@@ -242,7 +242,7 @@ async def test_a_grandchild_in_the_background_ends_with_the_program(tmp_path: Pa
     assert [pid for pid in await pids_in(tmp_path / "pid") if is_alive(pid)] == []
 
 
-async def test_a_daemon_that_left_the_group_and_holds_the_pipes_does_not_keep_us(tmp_path: Path) -> None:
+async def test_a_daemon_outside_the_group_does_not_delay_the_result(tmp_path: Path) -> None:
     daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    open('pid', 'w').write(str(os.getpid()))\n"
     started = time.monotonic()
     await execute(sys.executable, "-c", daemon + "    time.sleep(1000)", cwd=tmp_path, input=b"x" * 1_000_000)
@@ -284,7 +284,7 @@ async def test_short_programs_die_with_atomic_too_and_leave_no_guard(tmp_path: P
     try:
         pids = await pids_in(tmp_path / "pids")
         guards = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and parent_of(pid) == atomic.pid]
-        assert len(guards) == 2  # the program, and the one guard
+        assert len(guards) == 2  # the program and its guard
     finally:
         atomic.kill()
         atomic.wait()
@@ -300,7 +300,7 @@ async def test_many_short_programs_share_a_guard_and_leave_nothing_open() -> Non
     assert len(os.listdir("/dev/fd")) == before
 
 
-async def test_short_programs_get_another_guard_where_somebody_has_killed_theirs() -> None:
+async def test_short_programs_get_a_new_guard_after_theirs_was_killed() -> None:
     others = children()
     script = "import asyncio, os, signal\nfrom atomic.processes import execute\n" + SHORT_AFTER_KILL
     done = await execute(sys.executable, "-c", script)
@@ -308,7 +308,7 @@ async def test_short_programs_get_another_guard_where_somebody_has_killed_theirs
     assert children() <= others
 
 
-def test_a_program_that_nobody_awaited_ends_with_the_event_loop(tmp_path: Path) -> None:
+def test_a_program_that_was_not_awaited_ends_with_the_event_loop(tmp_path: Path) -> None:
     async def forgetful() -> list[int]:
         run = asyncio.create_task(execute(sys.executable, "-c", PARENT_AND_CHILD, str(tmp_path / "pids")))
         pids = await pids_in(tmp_path / "pids")
@@ -335,7 +335,8 @@ async def test_a_program_that_is_cancelled_while_its_pipes_are_connected_leaves_
             await asyncio.sleep(1000)
 
     before = len(os.listdir("/dev/fd"))
-    for rounds in range(8):  # of the event loop, until it is cancelled: some are in the middle of connecting
+    # Cancel after some turns of the event loop, so that a few are about to connect.
+    for rounds in range(8):
         staying = asyncio.create_task(stay())
         for _ in range(rounds):
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Programs that stay: they can be talked to, they end with their context, and nothing of them is left."""
+"""Long-running programs exchange lines, and end with their context without a trace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def python(code: str) -> tuple[str, str, str]:
     return sys.executable, "-c", code
 
 
-async def test_it_can_be_talked_to() -> None:
+async def test_a_program_exchanges_lines_with_its_caller() -> None:
     async with running(*python(ECHO)) as program:
         assert program.stdin is not None
         program.stdin.write(b"hello\n")
@@ -33,7 +33,7 @@ async def test_it_can_be_talked_to() -> None:
     assert not alive(program.pid)
 
 
-async def test_its_end_is_known_at_once_with_its_last_words() -> None:
+async def test_the_end_of_a_program_is_reported_at_once_with_its_last_output() -> None:
     async with running(
         *python("import sys; sys.stderr.write('x' * 200_000 + 'no such model'); sys.exit(3)")
     ) as program:
@@ -61,7 +61,7 @@ async def test_children_that_ignore_term_end_too() -> None:
     assert not alive(child)
 
 
-async def test_a_cancellation_ends_it_and_goes_on() -> None:
+async def test_a_cancellation_ends_the_program_and_is_raised() -> None:
     started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def work() -> None:
@@ -73,13 +73,13 @@ async def test_a_cancellation_ends_it_and_goes_on() -> None:
     pid = await started
     task.cancel()
     await asyncio.sleep(0)
-    task.cancel()  # a second one does not cut the cleaning short
+    task.cancel()  # a second one does not shorten the clean-up
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not alive(pid)
 
 
-async def test_a_missing_program_is_told_by_name() -> None:
+async def test_a_missing_program_is_reported_by_name() -> None:
     with pytest.raises(ProgramNotFoundError, match="no-such-agent"):
         async with running("no-such-agent"):
             pass
@@ -98,11 +98,11 @@ async def test_nothing_is_left_open() -> None:
     for _ in range(5):
         await once()
     assert len(os.listdir("/proc/self/fd")) <= files
-    # A thread that has done its work is listed for another moment.
+    # A finished thread is still listed for a moment.
     await eventually(lambda: set(threading.enumerate()) <= threads)
 
 
-async def test_it_dies_with_its_owner() -> None:
+async def test_a_program_dies_with_its_owner() -> None:
     code = (
         "import asyncio, sys\nfrom atomic.processes import running\n"
         "async def main():\n"

@@ -1,4 +1,4 @@
-"""What a program started is found by its mark, wherever it went."""
+"""The descendants of a program are found by their mark, in any session or group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atomic.processes import end_marked, find_marked, new_mark, running
 from tests.support.processes import is_alive
 from tests.timing import judge
 
-# A child in a session of its own, which ignores everything that can be ignored, as an agent's shell may.
+# A child in its own session that ignores all signals it can, as an agent's shell may.
 PARENT = """
 import subprocess, sys, time
 code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
@@ -35,7 +35,7 @@ async def test_a_child_that_moved_away_is_found_and_ended_after_its_parent_was_k
         os.kill(program.pid, signal.SIGKILL)
         async with asyncio.timeout(120):
             await program.wait()
-        assert find_marked(mark) == [child]  # the group did not hold it
+        assert find_marked(mark) == [child]  # not in the process group
     assert is_alive(child)
     began = time.monotonic()
     assert await end_marked(mark) == []

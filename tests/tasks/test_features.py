@@ -1,4 +1,4 @@
-"""Feature lists, in both forms: they are read wherever a task list is read."""
+"""Feature lists in both forms are read like task lists."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_features_without_an_id_get_their_position_and_a_title() -> None:
         ({"passes": True, "status": "done"}, "completed"),
     ],
 )
-def test_passes_says_whether_a_task_is_completed(item: dict[str, Any], status: str) -> None:
+def test_passes_decides_whether_a_task_is_completed(item: dict[str, Any], status: str) -> None:
     tasks = TaskList.parse([{"id": "1", "title": "x", **item}])
     assert (tasks.tasks[0].status, tasks.problems) == (status, ())
 
@@ -133,6 +133,6 @@ def test_criteria_and_steps_are_both_acceptance() -> None:
 
 
 @pytest.mark.parametrize("source", ["no json", "{}", "[1]", None])
-def test_what_is_no_feature_list_is_refused(source: object) -> None:
+def test_data_without_a_feature_list_is_refused(source: object) -> None:
     with pytest.raises(NoTaskListError):
         convert_feature_list(source)

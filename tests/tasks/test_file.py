@@ -95,7 +95,7 @@ def test_a_list_that_cannot_be_written_leaves_the_old_one(path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_whoever_looks_finds_a_whole_list_though_the_writer_is_killed(path: Path) -> None:
+def test_readers_find_a_complete_list_although_the_writer_is_killed(path: Path) -> None:
     script = (
         "import sys\nfrom atomic.tasks import Task, TaskList\n"
         "lists = [TaskList([Task(str(n), str(size)) for n in range(size)]) for size in (1, 2000)]\n"
@@ -137,7 +137,9 @@ def device(path: Path) -> None:
         (huge, "longer than 268,435,456 bytes"),
     ],
 )
-def test_what_is_no_file_is_refused_and_does_not_hang(make: Callable[[Path], object], reason: str, path: Path) -> None:
+def test_a_path_that_is_not_a_regular_file_is_refused_and_does_not_hang(
+    make: Callable[[Path], object], reason: str, path: Path
+) -> None:
     make(path)
     open_files = os.listdir("/dev/fd")
     with pytest.raises(TaskFileError) as caught:
@@ -147,14 +149,14 @@ def test_what_is_no_file_is_refused_and_does_not_hang(make: Callable[[Path], obj
     assert os.listdir("/dev/fd") == open_files
 
 
-def test_a_path_that_cannot_be_one_is_refused() -> None:
+def test_an_impossible_path_is_refused() -> None:
     with pytest.raises(TaskFileError, match="null"):
         TaskList.read("a\0b")
     with pytest.raises(TaskFileError, match="null"):
         TaskList([]).write("a\0b")
 
 
-def test_a_file_that_is_no_task_list_is_named(path: Path) -> None:
+def test_a_file_that_is_not_a_task_list_is_named(path: Path) -> None:
     path.write_text("# Tasks\n- [ ] log in")
     with pytest.raises(NoTaskListError, match=f'No task list: "{path}": Expecting value') as caught:
         TaskList.read(path)
@@ -162,7 +164,7 @@ def test_a_file_that_is_no_task_list_is_named(path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [object(), "\ud800"])
-def test_what_is_no_data_cannot_be_written(value: object, path: Path) -> None:
+def test_values_that_are_not_data_cannot_be_written(value: object, path: Path) -> None:
     with pytest.raises(TasksError, match="cannot be written as JSON"):
         TaskList([Task("1", "x", metadata={"a": value})]).write(path)
     assert os.listdir(path.parent) == []

@@ -1,4 +1,4 @@
-"""What holds for every task list."""
+"""Properties of every task list."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TASKS = st.lists(
 
 
 @given(TASKS, OBJECTS)
-def test_what_was_written_is_read_as_it_was(tasks: list[Task], metadata: dict[str, Any]) -> None:
+def test_a_written_list_reads_back_unchanged(tasks: list[Task], metadata: dict[str, Any]) -> None:
     written = TaskList(tasks, metadata=metadata)
     read = TaskList.parse(written.dump())
     assert read.tasks == written.tasks
@@ -77,7 +77,7 @@ def test_the_order_of_keys_means_nothing(items: list[tuple[dict[str, Any], list[
 
 
 @given(st.lists(LOOSE, max_size=4) | JSON | st.text() | st.binary() | st.text('[]{}":,\\u0d8 \n-1e', max_size=30))
-def test_anything_is_a_task_list_that_can_be_written_or_no_task_list(source: object) -> None:
+def test_any_data_is_refused_or_can_be_written_again(source: object) -> None:
     try:
         tasks = TaskList.parse(source)
     except NoTaskListError:
@@ -86,7 +86,7 @@ def test_anything_is_a_task_list_that_can_be_written_or_no_task_list(source: obj
     assert all(isinstance(reason, str) for reason in tasks.waiting().values())
 
 
-# ---- readiness against its definition
+# Readiness against its definition
 
 FEW_IDS = st.sampled_from("abcdefgh")
 GRAPHS = st.lists(
@@ -106,7 +106,7 @@ DONE = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
 
 
 class Definition:
-    """Readiness, word for word and without any cleverness."""
+    """The definition of readiness, written out without optimization."""
 
     def __init__(self, tasks: list[Task]) -> None:
         self.tasks = {task.id: task for task in tasks}
@@ -152,7 +152,7 @@ class Definition:
 
 
 @given(GRAPHS, CHANGES)
-def test_what_is_ready_is_what_the_definition_says(tasks: list[Task], changes: list[tuple[int, TaskStatus]]) -> None:
+def test_ready_tasks_match_the_definition(tasks: list[Task], changes: list[tuple[int, TaskStatus]]) -> None:
     listed, definition = TaskList(tasks), Definition(tasks)
     for position, status in changes if tasks else []:
         assert [task.id for task in listed.ready()] == definition.ready()
@@ -163,10 +163,12 @@ def test_what_is_ready_is_what_the_definition_says(tasks: list[Task], changes: l
 
 
 @given(GRAPHS, CHANGES)
-def test_a_list_that_is_read_again_knows_the_same(tasks: list[Task], changes: list[tuple[int, TaskStatus]]) -> None:
+def test_a_list_that_is_read_again_has_the_same_ready_tasks(
+    tasks: list[Task], changes: list[tuple[int, TaskStatus]]
+) -> None:
     listed = TaskList(tasks)
     for position, status in changes if tasks else []:
-        # In progress is the one status that reading takes for something else.
+        # Only the status "in progress" changes when a list is read.
         if status is not TaskStatus.IN_PROGRESS:
             listed.set_status(tasks[position % len(tasks)].id, status)
     again = TaskList.parse(listed.dump())

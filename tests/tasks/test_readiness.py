@@ -71,20 +71,20 @@ def test_a_task_that_is_being_worked_on_is_not_ready() -> None:
     assert ready(tasks) == ["a"]
 
 
-def test_nothing_behind_a_failed_task_starts() -> None:
+def test_tasks_that_depend_on_a_failed_one_do_not_start() -> None:
     tasks = TaskList([task("a"), task("b", "a"), task("c", "b"), task("other")])
     tasks.set_status("a", TaskStatus.FAILED)
     assert ready(tasks) == ["other"]
     assert tasks.waiting() == {"b": '"a" failed', "c": '"a" failed, further up the chain'}
 
 
-def test_a_skipped_task_does_not_hide_a_failure_behind_it() -> None:
+def test_a_skipped_task_does_not_hide_the_failure_of_its_blocker() -> None:
     tasks = TaskList([task("a", status=TaskStatus.FAILED), task("b", "a", status=TaskStatus.SKIPPED), task("c", "b")])
     assert ready(tasks) == []
     assert tasks.waiting() == {"c": '"a" failed, further up the chain'}
 
 
-def test_a_failed_task_that_is_tried_again_frees_what_is_behind_it() -> None:
+def test_retrying_a_failed_task_frees_its_dependents() -> None:
     tasks = TaskList([task("a", status=TaskStatus.FAILED), task("b", "a")])
     tasks.set_status("a", TaskStatus.PENDING)
     assert ready(tasks) == ["a"]
@@ -92,7 +92,7 @@ def test_a_failed_task_that_is_tried_again_frees_what_is_behind_it() -> None:
     assert ready(tasks) == ["b"]
 
 
-def test_one_of_two_failures_is_not_enough_to_free_what_is_behind_both() -> None:
+def test_a_task_with_two_failed_blockers_needs_both_retried() -> None:
     tasks = TaskList(
         [
             task("a", status=TaskStatus.FAILED),
@@ -107,7 +107,7 @@ def test_one_of_two_failures_is_not_enough_to_free_what_is_behind_both() -> None
     assert ready(tasks) == ["d"]
 
 
-def test_waiting_tasks_say_for_what() -> None:
+def test_waiting_tasks_name_their_blockers() -> None:
     tasks = TaskList([task("a"), task("b", "a"), task("c", "a", "b"), task("d", status=TaskStatus.BLOCKED)])
     assert tasks.waiting() == {"b": 'waits for "a"', "c": 'waits for "a", "b"', "d": "marked as blocked"}
     tasks.set_status("a", TaskStatus.COMPLETED)
@@ -119,7 +119,7 @@ def test_a_long_list_of_blockers_is_cut() -> None:
     assert tasks.waiting()["z"].endswith('"9" and 2 more')
 
 
-def test_what_has_ended_does_not_wait() -> None:
+def test_ended_tasks_do_not_wait() -> None:
     done = [
         task(status.value, status=status) for status in (TaskStatus.COMPLETED, TaskStatus.SKIPPED, TaskStatus.FAILED)
     ]
@@ -140,7 +140,7 @@ def test_a_task_in_a_cycle_is_not_ready_even_if_all_the_others_are_done() -> Non
     assert ready(tasks) == []
 
 
-def test_a_task_behind_a_cycle_is_ready_when_its_own_blocker_is_done() -> None:
+def test_a_task_after_a_cycle_is_ready_when_its_own_blocker_is_done() -> None:
     tasks = TaskList([task("a", "b"), task("b", "a"), task("c", "a")])
     tasks.set_status("a", TaskStatus.SKIPPED)
     assert ready(tasks) == ["c"]
@@ -214,7 +214,7 @@ def test_an_unknown_status_cannot_be_set() -> None:
     assert ready(tasks) == ["a"]
 
 
-def test_the_lists_that_are_given_out_can_be_changed_without_harm() -> None:
+def test_changing_a_returned_list_does_not_change_the_task_list() -> None:
     tasks = TaskList([task("a")])
     tasks.tasks.clear()
     tasks.ready().clear()

@@ -1,4 +1,4 @@
-"""Files as people, agents and other tools write them."""
+"""Task files as users, agents and other tools write them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_task_list_is_read_from_text_and_from_data(source: object) -> None:
     assert tasks.problems == ()
 
 
-def test_the_list_may_stand_alone() -> None:
+def test_a_bare_array_is_a_task_list() -> None:
     assert TaskList.parse(WHOLE["tasks"]).tasks == TaskList.parse(WHOLE).tasks
 
 
@@ -208,7 +208,7 @@ def test_a_priority_is_a_number(given: object, priority: float | None) -> None:
 
 
 @pytest.mark.parametrize("given", ["soon", True, [1], "nan", "1e999"])
-def test_a_priority_that_is_no_number_is_none_and_a_problem_and_is_kept(given: object) -> None:
+def test_an_unusable_priority_is_kept_and_reported(given: object) -> None:
     tasks = TaskList.parse([{"id": 1, "title": "x", "priority": given}])
     assert tasks.tasks == [Task("1", "x", metadata={"priority": given})]
     assert [problem.kind for problem in tasks.problems] == [ProblemKind.UNREADABLE]
@@ -219,7 +219,7 @@ def test_acceptance_may_be_one_line_or_many() -> None:
     assert only({"id": 1, "title": "x", "acceptanceCriteria": ["a", 2, None]}).acceptance == ["a", "2"]
 
 
-def test_keys_that_nobody_knows_become_metadata() -> None:
+def test_unknown_keys_become_metadata() -> None:
     task = only({"id": 1, "title": "x", "owner": "ann", "tags": ["a"], "metadata": {"size": 3}})
     assert task.metadata == {"owner": "ann", "tags": ["a"], "size": 3}
     assert TaskList.parse({"tasks": [], "goal": "shop", "metadata": {"by": "ann"}}).metadata == {
@@ -234,12 +234,12 @@ def test_a_key_that_is_also_in_the_metadata_is_a_problem_if_they_differ() -> Non
     assert told(tasks) == ['1: "a" is in the metadata and in the task; the one in the task is ignored']
 
 
-def test_metadata_that_is_no_object_is_kept() -> None:
+def test_metadata_that_is_not_an_object_is_kept() -> None:
     assert only({"id": 1, "title": "x", "metadata": "later"}).metadata == {"metadata": "later"}
     assert TaskList.parse({"tasks": [], "metadata": "later"}).metadata == {"metadata": "later"}
 
 
-def test_an_item_that_is_no_task_is_a_problem_and_the_others_are_read() -> None:
+def test_an_item_that_is_not_a_task_is_reported_and_the_others_are_read() -> None:
     tasks = TaskList.parse(["intro", {"id": 1, "title": "x"}, None])
     assert [task.id for task in tasks.tasks] == ["1"]
     assert told(tasks) == [
@@ -264,7 +264,7 @@ def test_an_item_that_is_no_task_is_a_problem_and_the_others_are_read() -> None:
         ('[{"id": 1, "x": ' + "[" * 200 + "]" * 200 + "}]", "nested more than 100 levels"),
     ],
 )
-def test_what_is_no_task_list_is_refused_with_the_reason(source: object, reason: str) -> None:
+def test_data_without_a_task_list_is_refused_with_the_reason(source: object, reason: str) -> None:
     with pytest.raises(NoTaskListError) as caught:
         TaskList.parse(source)
     assert reason in str(caught.value)
@@ -298,7 +298,7 @@ def test_a_list_that_contains_itself_is_refused() -> None:
         ('[{"id": 1, "title": "x", "size": ' + "9" * 10_000 + "}]", "x"),
     ],
 )
-def test_what_is_nearly_json_is_read(text: object, title: str) -> None:
+def test_text_that_is_almost_json_is_read(text: object, title: str) -> None:
     tasks = TaskList.parse(text)
     assert [(task.id, task.title) for task in tasks.tasks] == [("1", title)]
     assert TaskList.parse(tasks.dump()).tasks == tasks.tasks
