@@ -12,8 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.tui.snapshots.pictures import svg_of  # noqa: E402  # found from anywhere
-from tests.tui.snapshots.stage import frames_of  # noqa: E402
+from tests.tui.snapshots.capture import frames_of  # noqa: E402
+from tests.tui.snapshots.images import svg_of  # noqa: E402  # found from anywhere
 from tests.tui.snapshots.states import STATES  # noqa: E402
 
 PICTURES = {

@@ -46,8 +46,8 @@ from atomic.tui.state.model import EVERYTHING, RunState
 from atomic.tui.state.store import Store
 from atomic.tui.widgets.transcript import TranscriptView
 from tests.timing import judge
-from tests.tui.app.scripted import ScriptedLink, app_with, shown, until
-from tests.tui.snapshots import material as m
+from tests.tui.app.scripted_client import ScriptedLink, app_with, shown, until
+from tests.tui.snapshots import samples as m
 
 COMMANDS = CommandsListed(
     commands=(

@@ -18,7 +18,7 @@ from atomic.config import Settings
 from atomic.tui.app import AtomicApp
 from atomic.tui.widgets.prompt import Prompt, PromptArea
 from tests.timing import judge
-from tests.tui.app.scripted import ScriptedLink, app_with, shown, until
+from tests.tui.app.scripted_client import ScriptedLink, app_with, shown, until
 
 COMMANDS = CommandsListed(
     commands=(

@@ -22,7 +22,7 @@ from atomic.tui.widgets.inbox import inbox_lines
 from atomic.tui.widgets.status import status_line
 from atomic.tui.widgets.tasks import task_lines, task_strip
 from tests.tui.hostile import vectors
-from tests.tui.snapshots import material as m
+from tests.tui.snapshots import samples as m
 from tests.tui.snapshots.frames import frame_of
 from tests.tui.terminal_effects import effects
 

@@ -14,7 +14,7 @@ from atomic.tui.screens.listing import matching
 from atomic.tui.screens.lists import Action, HelpScreen, KeysScreen, PaletteScreen, PickScreen, command_rows
 from atomic.tui.text import short_hint
 from atomic.tui.themes import register, textual_name
-from tests.tui.snapshots import material as m
+from tests.tui.snapshots import samples as m
 from tests.tui.snapshots.frames import frame_of
 
 ACTIONS = [Action("tasks", "Show the tasks", "Ctrl+T"), Action("model", "Choose a model", "F2")]

@@ -7,8 +7,8 @@ import pytest
 from atomic.config import Settings
 from atomic.tui.state.model import EVERYTHING
 from atomic.tui.state.store import Store
-from tests.tui.app.scripted import ScriptedLink, app_with
-from tests.tui.snapshots import material as m
+from tests.tui.app.scripted_client import ScriptedLink, app_with
+from tests.tui.snapshots import samples as m
 from tests.tui.snapshots.frames import frame_of
 
 

@@ -17,7 +17,7 @@ from atomic.tui.widgets.inbox import inbox_lines
 from atomic.tui.widgets.status import foreground, status_line
 from atomic.tui.widgets.tasks import task_lines, task_strip
 from atomic.tui.widgets.text import bar, clock, window, windowed
-from tests.tui.snapshots import material as m
+from tests.tui.snapshots import samples as m
 
 NOW = m.NOW
 WIDTHS = st.integers(1, 200)

@@ -6,8 +6,8 @@ from atomic.chat.protocol import PickKind, PickOpened
 from atomic.questions import Question
 from atomic.tui.screens.lists import Action, HelpScreen, KeysScreen, PaletteScreen, PickScreen
 from atomic.tui.state.model import QuestionEntry, RunState, Screen
-from tests.tui.snapshots import material as m
-from tests.tui.snapshots.stage import LARGE, NORMAL, SMALL, State
+from tests.tui.snapshots import samples as m
+from tests.tui.snapshots.capture import LARGE, NORMAL, SMALL, State
 
 _ALL = (SMALL, NORMAL, LARGE)
 _FOUR = ("dark", "light", "ansi", "contrast")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tui.snapshots.capture import SIZES, frames_of
 from tests.tui.snapshots.frames import unreadable, written
-from tests.tui.snapshots.stage import SIZES, frames_of
 from tests.tui.snapshots.states import STATES
 
 REFERENCES = Path(__file__).with_name("references")

@@ -17,7 +17,7 @@ from atomic.tui.transcript.blocks import Painter
 from atomic.tui.transcript.palette import Palette
 from tests.tui.hostile import vectors
 from tests.tui.terminal_effects import effects
-from tests.tui.transcript.stage import Stage, turn
+from tests.tui.transcript.transcript_app import Stage, turn
 
 VECTORS = vectors()
 CONSOLE = Console(color_system="truecolor", force_terminal=True)

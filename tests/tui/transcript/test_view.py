@@ -15,7 +15,7 @@ from atomic.providers.events import SubagentStarted, TextDelta, ToolEnded, ToolS
 from atomic.tui.transcript import blocks
 from atomic.tui.transcript.blocks import Painter
 from atomic.tui.transcript.palette import Palette
-from tests.tui.transcript.stage import Stage, turn
+from tests.tui.transcript.transcript_app import Stage, turn
 
 
 def paragraphs(count: int, first: int = 0) -> str:

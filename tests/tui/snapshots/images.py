@@ -1,4 +1,4 @@
-"""Pictures of all states: `python -m tests.tui.snapshots.pictures OUT [NAME...]` writes an SVG and a PNG of each."""
+"""Pictures of all states: `python -m tests.tui.snapshots.images OUT [NAME...]` writes an SVG and a PNG of each."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 from rich.cells import cell_len
 
+from tests.tui.snapshots.capture import SIZES, frames_of
 from tests.tui.snapshots.frames import Frame, Look
-from tests.tui.snapshots.stage import SIZES, frames_of
 from tests.tui.snapshots.states import STATES
 
 _CELL, _LINE, _BASE = 9, 17, 14  # as high as the font, so that lines join
@@ -127,5 +127,5 @@ async def main(out: Path, names: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
-        sys.exit("usage: python -m tests.tui.snapshots.pictures OUT [NAME...]")
+        sys.exit("usage: python -m tests.tui.snapshots.images OUT [NAME...]")
     asyncio.run(main(Path(sys.argv[1]), sys.argv[2:]))

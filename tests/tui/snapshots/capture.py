@@ -18,7 +18,7 @@ from atomic.tui import app as app_module
 from atomic.tui.app import AtomicApp
 from atomic.tui.state.model import EVERYTHING, Screen
 from atomic.tui.state.store import Store
-from tests.tui.app.scripted import ScriptedLink, app_with
+from tests.tui.app.scripted_client import ScriptedLink, app_with
 from tests.tui.snapshots.frames import Frame, frame_of
 
 SMALL, NORMAL, LARGE = "40x12", "80x24", "120x40"

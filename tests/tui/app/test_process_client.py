@@ -28,7 +28,7 @@ from atomic.chat.protocol import (
 )
 from tests.support.processes import is_alive
 from tests.timing import judge
-from tests.tui.app.engines import engine_program
+from tests.tui.app.faulty_engine import engine_program
 
 LIMIT = 120.0  # seconds; only ends a hang
 
