@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyte
 
 
-class Watched(pyte.Screen):
+class RecordingTerminal(pyte.Screen):
     """A terminal that says what was done to it, drawing and new lines aside."""
 
     def __init__(self) -> None:
@@ -13,7 +13,7 @@ class Watched(pyte.Screen):
         super().__init__(200, 3)
 
 
-_OBEYED = (
+_OPERATIONS = (
     "bell backspace tab linefeed index reverse_index set_tab_stop save_cursor restore_cursor shift_in "
     "shift_out reset insert_characters cursor_up cursor_down cursor_forward cursor_back cursor_down1 "
     "cursor_up1 cursor_position cursor_to_column cursor_to_line erase_in_display erase_in_line insert_lines "
@@ -23,23 +23,23 @@ _OBEYED = (
 )
 
 
-def _watch(name: str) -> None:
+def _record(name: str) -> None:
     original = getattr(pyte.Screen, name)
 
-    def told(self: Watched, *arguments: object, **named: object) -> object:
+    def recorded(self: RecordingTerminal, *arguments: object, **named: object) -> object:
         self.done.append(name)
         return original(self, *arguments, **named)
 
-    setattr(Watched, name, told)
+    setattr(RecordingTerminal, name, recorded)
 
 
-for _name in _OBEYED.split():
-    _watch(_name)
+for _name in _OPERATIONS.split():
+    _record(_name)
 
 
 def effects(text: str) -> list[str]:
     """What a terminal does with a text, line by line, beyond showing it."""
-    screen = Watched()
+    screen = RecordingTerminal()
     stream = pyte.Stream(screen)
     screen.done.clear()
     for line in text.split("\n"):

@@ -19,7 +19,7 @@ LIMIT = 60.0  # seconds; it only ends a hang
 IntentT = TypeVar("IntentT")
 
 
-class ScriptedLink:
+class ScriptedClient:
     """A link without an engine."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class ScriptedLink:
         self.is_closed = True
         self._waiting.put_nowait(None)
 
-    def say(self, *news: ChatEvent) -> None:
+    def emit(self, *news: ChatEvent) -> None:
         for one in news:
             self._waiting.put_nowait(one)
 
@@ -57,26 +57,26 @@ class ScriptedLink:
     def begin(self, kind: RunKind = RunKind.TURN) -> str:
         """Take up the last text; the run's id."""
         sent = self.last(Submit)
-        self.say(RunStarted(run=sent.run, kind=kind, prompt=sent.text))
+        self.emit(RunStarted(run=sent.run, kind=kind, prompt=sent.text))
         return sent.run
 
     def answer(self, run: str, text: str) -> None:
-        self.say(Activity(run=run, event=TextDelta(text)))
+        self.emit(Activity(run=run, event=TextDelta(text)))
 
     def end(self, run: str, status: str = "done") -> None:
-        self.say(RunEnded(run=run, status=status))
+        self.emit(RunEnded(run=run, status=status))
 
 
 def app_with(
-    link: ScriptedLink, *, home: Path | None = None, settings: Settings | None = None, **options: Any
+    client: ScriptedClient, *, home: Path | None = None, settings: Settings | None = None, **options: Any
 ) -> AtomicApp:
-    return AtomicApp(link, settings=settings or Settings(), home=home, project="/project", **options)
+    return AtomicApp(client, settings=settings or Settings(), home=home, project="/project", **options)
 
 
-async def until(pilot: Pilot[Any], is_so: Callable[[], Any], what: str = "") -> None:
+async def until(pilot: Pilot[Any], condition: Callable[[], Any], what: str = "") -> None:
     """Wait until something is so, not longer than the limit."""
     deadline = asyncio.get_running_loop().time() + LIMIT
-    while not is_so():
+    while not condition():
         assert asyncio.get_running_loop().time() < deadline, what or "it did not become so in time"
         await pilot.pause(0.01)
 

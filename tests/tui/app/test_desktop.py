@@ -70,7 +70,7 @@ WORK = st.builds(
     role=st.none(),
     event=EVENTS,
 )
-NEWS = st.one_of(
+CHAT_EVENTS = st.one_of(
     st.builds(Activity, run=st.sampled_from("rs"), event=EVENTS),
     st.builds(WorkflowActivity, run=st.sampled_from("rs"), event=WORK),
     st.builds(ShellOutput, run=st.sampled_from("rs"), text=st.text(max_size=3)),
@@ -78,32 +78,32 @@ NEWS = st.one_of(
 )
 
 
-def letters(news: list[ChatEvent]) -> list[tuple[object, ...]]:
+def characters(events: list[ChatEvent]) -> list[tuple[object, ...]]:
     """Each letter with what it belongs to; what is no text as it is."""
     found: list[tuple[object, ...]] = []
-    for one in news:
-        match one:
+    for chat_event in events:
+        match chat_event:
             case Activity(run=run, event=TextDelta() | ThinkingDelta() | ToolOutput() as event):
                 owner = event.id if isinstance(event, ToolOutput) else ""
-                found += [(run, type(event), event.agent, owner, letter) for letter in event.text]
+                found += [(run, type(event), event.agent, owner, character) for character in event.text]
             case WorkflowActivity(
                 run=run, event=AgentActivity(node=node, event=TextDelta() | ThinkingDelta() | ToolOutput() as event)
             ):
                 owner = event.id if isinstance(event, ToolOutput) else ""
-                found += [(run, node, type(event), event.agent, owner, letter) for letter in event.text]
+                found += [(run, node, type(event), event.agent, owner, character) for character in event.text]
             case ShellOutput(run=run, text=text):
-                found += [(run, letter) for letter in text]
+                found += [(run, character) for character in text]
             case _:
-                found.append((one,))
+                found.append((chat_event,))
     return found
 
 
-@given(st.lists(NEWS, max_size=20))
-def test_merging_events_keeps_all_text_in_order(news: list[ChatEvent]) -> None:
-    together = list(merged(news))
+@given(st.lists(CHAT_EVENTS, max_size=20))
+def test_merging_events_keeps_all_text_in_order(events: list[ChatEvent]) -> None:
+    merged_events = list(merged(events))
 
-    assert letters(together) == letters(news)
-    assert len(together) <= len(news)
+    assert characters(merged_events) == characters(events)
+    assert len(merged_events) <= len(events)
 
 
 def test_a_burst_of_deltas_becomes_one_event() -> None:

@@ -36,93 +36,93 @@ LIMIT = 120.0  # seconds; only ends a hang
 class Listener:
     """Hears all that a link says."""
 
-    def __init__(self, link: ProcessClient) -> None:
-        self.link = link
-        self.heard: list[ChatEvent] = []
+    def __init__(self, client: ProcessClient) -> None:
+        self.client = client
+        self.received: list[ChatEvent] = []
         self._more = asyncio.Event()
 
     async def listen(self) -> None:
-        async for news in self.link.events():
-            self.heard.append(news)
+        async for event in self.client.events():
+            self.received.append(event)
             self._more.set()
 
-    async def until(self, is_it: Callable[[ChatEvent], bool]) -> ChatEvent:
+    async def until(self, matches: Callable[[ChatEvent], bool]) -> ChatEvent:
         """The first that is it, from the beginning."""
         async with asyncio.timeout(LIMIT):
             while True:
-                found = next((news for news in self.heard if is_it(news)), None)
+                found = next((event for event in self.received if matches(event)), None)
                 if found is not None:
                     return found
                 self._more.clear()
                 await self._more.wait()
 
     async def end_of(self, run: str) -> RunEnded:
-        news = await self.until(lambda news: isinstance(news, RunEnded) and news.run == run)
-        assert isinstance(news, RunEnded)
-        return news
+        event = await self.until(lambda event: isinstance(event, RunEnded) and event.run == run)
+        assert isinstance(event, RunEnded)
+        return event
 
     async def status(self, at: int = 0) -> StatusChanged:
         await self.until(lambda _: len(self._statuses()) > at)
         return self._statuses()[at]
 
     def _statuses(self) -> list[StatusChanged]:
-        return [news for news in self.heard if isinstance(news, StatusChanged)]
+        return [event for event in self.received if isinstance(event, StatusChanged)]
 
 
 @asynccontextmanager
-async def listening(folder: Path, **options: str) -> AsyncGenerator[Listener]:
-    link = ProcessClient(["--agent", "claude"], program=engine_program(folder), **options)
-    listener = Listener(link)
+async def connected(folder: Path, **options: str) -> AsyncGenerator[Listener]:
+    client = ProcessClient(["--agent", "claude"], program=engine_program(folder), **options)
+    listener = Listener(client)
     task = asyncio.create_task(listener.listen())
     try:
         yield listener
     finally:
         async with asyncio.timeout(LIMIT):
-            await link.close()
+            await client.close()
             await task
 
 
 async def test_the_first_intent_starts_an_engine_with_the_arguments(tmp_path: Path) -> None:
-    async with listening(tmp_path, session="old") as listener:
-        assert listener.heard == []
-        listener.link.send(ScreenSize(width=80))
+    async with connected(tmp_path, session="old") as listener:
+        assert listener.received == []
+        listener.client.send(ScreenSize(width=80))
 
         assert (await listener.status()).provider == "--agent claude --resume old"
 
 
 async def test_a_run_ends_once_and_the_engine_ends_with_the_client(tmp_path: Path) -> None:
-    async with listening(tmp_path) as listener:
-        listener.link.send(Submit(run="1", text="echo"))
+    async with connected(tmp_path) as listener:
+        listener.client.send(Submit(run="1", text="echo"))
         assert (await listener.end_of("1")).status == "done"
         pid = (await listener.status()).model
     assert not is_alive(int(pid))
-    assert len([news for news in listener.heard if isinstance(news, RunEnded)]) == 1
+    assert len([event for event in listener.received if isinstance(event, RunEnded)]) == 1
 
 
 async def test_a_dead_engine_ends_all_runs_and_the_next_text_starts_another(tmp_path: Path) -> None:
-    async with listening(tmp_path) as listener:
-        listener.link.send(Submit(run="1", text="nothing"))
-        await listener.until(lambda news: isinstance(news, RunStarted))
-        listener.link.send(Submit(run="2", text="workflow"))
-        listener.link.send(Submit(run="3", text="die"))
-        listener.link.send(Submit(run="4", text="never read"))
+    async with connected(tmp_path) as listener:
+        listener.client.send(Submit(run="1", text="nothing"))
+        await listener.until(lambda event: isinstance(event, RunStarted))
+        listener.client.send(Submit(run="2", text="workflow"))
+        listener.client.send(Submit(run="3", text="die"))
+        listener.client.send(Submit(run="4", text="never read"))
 
         first, flow, third, last = [await listener.end_of(run) for run in "1234"]
         assert first.status == third.status == last.status == "failed"
         assert first.message == "The engine died (exit code 3): a last word"
         assert (flow.status, flow.resume) == ("detached", "/resume w-1")
 
-        listener.link.send(Interrupt(run="1"))  # nothing is started for that
-        listener.link.send(Submit(run="5", text="echo"))
+        listener.client.send(Interrupt(run="1"))  # nothing is started for that
+        listener.client.send(Submit(run="5", text="echo"))
         assert (await listener.end_of("5")).status == "done"
         assert (await listener.status(1)).provider == "--agent claude --resume s-1"
 
 
 @pytest.mark.timed
 async def test_a_killed_engine_is_noticed_while_its_child_holds_the_socket(tmp_path: Path) -> None:
-    async with listening(tmp_path) as listener:
+    async with connected(tmp_path) as listener:
         started = time.monotonic()
-        listener.link.send(Submit(run="1", text="leave a child"))
+        listener.client.send(Submit(run="1", text="leave a child"))
 
         assert (await listener.end_of("1")).status == "failed"
         judge(time.monotonic() - started, 5)
@@ -130,13 +130,13 @@ async def test_a_killed_engine_is_noticed_while_its_child_holds_the_socket(tmp_p
 
 @pytest.mark.timed
 async def test_a_stuck_engine_is_killed_a_second_after_a_forced_stop(tmp_path: Path) -> None:
-    async with listening(tmp_path) as listener:
-        listener.link.send(Submit(run="1", text="stick"))
-        await listener.until(lambda news: isinstance(news, RunStarted))
+    async with connected(tmp_path) as listener:
+        listener.client.send(Submit(run="1", text="stick"))
+        await listener.until(lambda event: isinstance(event, RunStarted))
         pid = (await listener.status()).model
         started = time.monotonic()
-        listener.link.send(Interrupt(run="1"))
-        listener.link.send(Interrupt(run="1", force=True))
+        listener.client.send(Interrupt(run="1"))
+        listener.client.send(Interrupt(run="1", force=True))
 
         assert (await listener.end_of("1")).status == "failed"
         took = time.monotonic() - started
@@ -147,21 +147,21 @@ async def test_a_stuck_engine_is_killed_a_second_after_a_forced_stop(tmp_path: P
 
 async def test_an_engine_that_never_starts_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("atomic.chat.client.START_LIMIT", 1.5)
-    async with listening(tmp_path) as listener:
-        listener.link.send(ScreenSize(width=80))
+    async with connected(tmp_path) as listener:
+        listener.client.send(ScreenSize(width=80))
         await listener.status()
-        listener.link.send(Submit(run="1", text="stick"))
-        await listener.until(lambda news: isinstance(news, RunStarted))
-        listener.link.send(Submit(run="2", text="never read"))
+        listener.client.send(Submit(run="1", text="stick"))
+        await listener.until(lambda event: isinstance(event, RunStarted))
+        listener.client.send(Submit(run="2", text="never read"))
 
         assert (await listener.end_of("2")).status == "failed"
 
 
 async def test_a_run_ends_even_if_the_engine_ignores_the_stop(tmp_path: Path) -> None:
-    async with listening(tmp_path) as listener:
-        listener.link.send(Submit(run="1", text="nothing"))
-        await listener.until(lambda news: isinstance(news, RunStarted))
-        listener.link.send(Interrupt(run="1", force=True))
+    async with connected(tmp_path) as listener:
+        listener.client.send(Submit(run="1", text="nothing"))
+        await listener.until(lambda event: isinstance(event, RunStarted))
+        listener.client.send(Interrupt(run="1", force=True))
 
         assert (await listener.end_of("1")).status == "interrupted"
         assert is_alive(int((await listener.status()).model))
@@ -171,59 +171,59 @@ async def test_a_run_ends_even_if_the_engine_ignores_the_stop(tmp_path: Path) ->
 async def test_keys_are_handled_during_a_flood_of_events(tmp_path: Path) -> None:
     gc.collect()
     gc.freeze()  # what other tests have left is not the link's to look through
-    async with listening(tmp_path) as listener:
+    async with connected(tmp_path) as listener:
         worst = 0.0
-        listener.link.send(Submit(run="1", text="flood"))
-        await listener.until(lambda news: isinstance(news, RunStarted))
-        while not isinstance(listener.heard[-1], RunEnded):
+        listener.client.send(Submit(run="1", text="flood"))
+        await listener.until(lambda event: isinstance(event, RunStarted))
+        while not isinstance(listener.received[-1], RunEnded):
             before = time.process_time()  # of this process alone: the machine may be busy
             await asyncio.sleep(0)
             worst = max(worst, time.process_time() - before)
-        texts = [news for news in listener.heard if isinstance(news, Activity)]
+        texts = [event for event in listener.received if isinstance(event, Activity)]
 
     assert len(texts) == 20000
     judge(worst, 0.05)
 
 
 async def test_unreadable_lines_are_reported_and_the_rest_arrives(tmp_path: Path) -> None:
-    async with listening(tmp_path) as listener:
-        listener.link.send(Submit(run="1", text="garbage"))
+    async with connected(tmp_path) as listener:
+        listener.client.send(Submit(run="1", text="garbage"))
 
         assert (await listener.end_of("1")).status == "done"
-        assert any("cannot be read" in news.text for news in listener.heard if isinstance(news, ChatNotice))
+        assert any("cannot be read" in event.text for event in listener.received if isinstance(event, ChatNotice))
 
 
 async def test_the_engines_last_message_arrives(tmp_path: Path) -> None:
-    async with listening(tmp_path) as listener:
-        listener.link.send(Submit(run="1", text="nothing"))
-        listener.link.send(Leave())
+    async with connected(tmp_path) as listener:
+        listener.client.send(Submit(run="1", text="nothing"))
+        listener.client.send(Leave())
 
-        news = await listener.until(lambda news: isinstance(news, Left))
-        assert news == Left(message="go on with it")
+        event = await listener.until(lambda event: isinstance(event, Left))
+        assert event == Left(message="go on with it")
         assert (await listener.end_of("1")).status == "interrupted"
 
 
 @pytest.mark.timed
 async def test_closing_takes_a_limited_time_even_if_the_engine_is_stuck(tmp_path: Path) -> None:
-    async with listening(tmp_path) as listener:
-        listener.link.send(Submit(run="1", text="stick"))
-        await listener.until(lambda news: isinstance(news, RunStarted))
+    async with connected(tmp_path) as listener:
+        listener.client.send(Submit(run="1", text="stick"))
+        await listener.until(lambda event: isinstance(event, RunStarted))
         pid = (await listener.status()).model
         started = time.monotonic()
-        await listener.link.close()
+        await listener.client.close()
 
         judge(time.monotonic() - started, 4.5)
         assert not is_alive(int(pid))
 
 
 async def test_an_engine_that_cannot_be_started_ends_the_run(tmp_path: Path) -> None:
-    link = ProcessClient(program=[str(tmp_path / "nothing")])
-    listener = Listener(link)
+    client = ProcessClient(program=[str(tmp_path / "nothing")])
+    listener = Listener(client)
     task = asyncio.create_task(listener.listen())
-    link.send(Submit(run="1", text="hello"))
+    client.send(Submit(run="1", text="hello"))
 
     assert "could not be started" in (await listener.end_of("1")).message
-    await link.close()
+    await client.close()
     await task
 
 

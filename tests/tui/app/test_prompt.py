@@ -18,7 +18,7 @@ from atomic.config import Settings
 from atomic.tui.app import AtomicApp
 from atomic.tui.widgets.prompt import Prompt, PromptArea
 from tests.timing import judge
-from tests.tui.app.scripted_client import ScriptedLink, app_with, shown, until
+from tests.tui.app.scripted_client import ScriptedClient, app_with, shown, until
 
 COMMANDS = CommandsListed(
     commands=(
@@ -42,40 +42,40 @@ async def paste(pilot: Pilot[Any], text: str) -> None:
     await pilot.pause()
 
 
-async def sent_text(pilot: Pilot[Any], link: ScriptedLink) -> str:
+async def sent_text(pilot: Pilot[Any], client: ScriptedClient) -> str:
     await pilot.press("enter")
-    await until(pilot, lambda: link.all(Submit))
-    return link.last(Submit).text
+    await until(pilot, lambda: client.all(Submit))
+    return client.last(Submit).text
 
 
 @pytest.mark.parametrize("key", ["ctrl+j", "alt+enter", "shift+enter"])
 async def test_lines_break_and_enter_sends(key: str) -> None:
-    link = ScriptedLink()
-    app = app_with(link)
+    client = ScriptedClient()
+    app = app_with(client)
     async with app.run_test() as pilot:
         await pilot.press(*"one", key, *"two", "backslash", "enter", *"three")
-        assert await sent_text(pilot, link) == "one\ntwo\nthree"
+        assert await sent_text(pilot, client) == "one\ntwo\nthree"
         assert prompt_of(app).is_empty
 
 
 async def test_keys_that_arrive_together_keep_their_order() -> None:
-    link = ScriptedLink()
-    app = app_with(link)
+    client = ScriptedClient()
+    app = app_with(client)
     async with app.run_test() as pilot:
-        link.say(COMMANDS)
+        client.emit(COMMANDS)
         await until(pilot, lambda: app.store.screen.commands)
         await pilot.pause(0.3)
         for key in (*"abc", "enter", *"/he", "enter", *"xy", "left", "backspace", *"z"):
             app.post_message(events.Key(key, key if len(key) == 1 else None))
         app.post_message(events.Paste("pasted"))
         app.post_message(events.Key("enter", "\r"))
-        await until(pilot, lambda: len(link.all(Submit)) == 2 and app.store.screen.queue)
-        assert [sent.text for sent in link.all(Submit)] == ["abc", "/help"]
+        await until(pilot, lambda: len(client.all(Submit)) == 2 and app.store.screen.queue)
+        assert [sent.text for sent in client.all(Submit)] == ["abc", "/help"]
         assert app.store.screen.queue[0].text == "zpastedy"
 
 
 async def test_letters_reach_the_prompt_after_a_click_anywhere() -> None:
-    app = app_with(ScriptedLink())
+    app = app_with(ScriptedClient())
     async with app.run_test() as pilot:
         await pilot.click("TranscriptView")
         await pilot.press(*"hi")
@@ -84,15 +84,15 @@ async def test_letters_reach_the_prompt_after_a_click_anywhere() -> None:
 
 
 async def test_an_empty_prompt_is_not_sent() -> None:
-    link = ScriptedLink()
-    async with app_with(link).run_test() as pilot:
+    client = ScriptedClient()
+    async with app_with(client).run_test() as pilot:
         await pilot.press("enter", "space", "enter")
         await pilot.pause(0.1)
-        assert not link.all(Submit)
+        assert not client.all(Submit)
 
 
 async def test_a_long_text_scrolls_and_leaves_room_for_the_rest() -> None:
-    app = app_with(ScriptedLink())
+    app = app_with(ScriptedClient())
     async with app.run_test(size=(40, 12)) as pilot:
         await paste(pilot, "\n".join(f"line {number}" for number in range(9)))
         await pilot.pause()
@@ -104,7 +104,7 @@ async def test_a_long_text_scrolls_and_leaves_room_for_the_rest() -> None:
 
 
 async def test_the_editing_keys_of_a_shell_work() -> None:
-    app = app_with(ScriptedLink())
+    app = app_with(ScriptedClient())
     async with app.run_test() as pilot:
         area = area_of(app)
         await pilot.press(*"one two three", "ctrl+w")
@@ -124,8 +124,8 @@ async def test_the_editing_keys_of_a_shell_work() -> None:
 
 @pytest.mark.timed
 async def test_a_paste_of_100_kb_is_one_placeholder_and_is_sent_byte_for_byte() -> None:
-    link = ScriptedLink()
-    app = app_with(link)
+    client = ScriptedClient()
+    app = app_with(client)
     text = "".join(f"{number:05} \x1b[31m\u202e ünï\tcödé 漢字 {'x' * 30}\r\n" for number in range(1_900))
     assert len(text.encode()) > 100_000
     async with app.run_test(size=(80, 24)) as pilot:
@@ -136,19 +136,19 @@ async def test_a_paste_of_100_kb_is_one_placeholder_and_is_sent_byte_for_byte() 
         assert prompt_of(app).text == "see [Pasted 1,900 lines]"
         assert "see [Pasted 1,900 lines]" in shown(app)
         await pilot.press(*" now")
-        assert await sent_text(pilot, link) == f"see {text} now"
+        assert await sent_text(pilot, client) == f"see {text} now"
 
 
 async def test_a_small_paste_is_text() -> None:
-    app = app_with(ScriptedLink())
+    app = app_with(ScriptedClient())
     async with app.run_test() as pilot:
         await paste(pilot, "two\rlines")
         assert prompt_of(app).text == "two\nlines"
 
 
 async def test_backspace_removes_a_whole_paste_and_undo_brings_it_back() -> None:
-    link = ScriptedLink()
-    app = app_with(link)
+    client = ScriptedClient()
+    app = app_with(client)
     async with app.run_test() as pilot:
         await pilot.press("a")
         await paste(pilot, "line\n" * 50)
@@ -156,15 +156,15 @@ async def test_backspace_removes_a_whole_paste_and_undo_brings_it_back() -> None
         assert prompt_of(app).text == "ab"
         await pilot.press("ctrl+underscore")
         assert prompt_of(app).text == "a[Pasted 50 lines]b"
-        assert await sent_text(pilot, link) == "a" + "line\n" * 50 + "b"
+        assert await sent_text(pilot, client) == "a" + "line\n" * 50 + "b"
 
 
 async def test_a_queued_paste_is_whole_when_it_is_edited_again() -> None:
-    link = ScriptedLink()
-    app = app_with(link)
+    client = ScriptedClient()
+    app = app_with(client)
     async with app.run_test() as pilot:
         await pilot.press(*"first", "enter")
-        run = link.begin()
+        run = client.begin()
         await paste(pilot, "line\n" * 50)
         await pilot.press("enter")
         await until(pilot, lambda: app.store.screen.queue)
@@ -172,16 +172,16 @@ async def test_a_queued_paste_is_whole_when_it_is_edited_again() -> None:
         await pilot.press("up")
         await until(pilot, lambda: prompt_of(app).text == "[Pasted 50 lines]")
         await pilot.press("enter")
-        link.end(run)
-        await until(pilot, lambda: len(link.all(Submit)) == 2)
-        assert link.last(Submit).text == "line\n" * 50
+        client.end(run)
+        await until(pilot, lambda: len(client.all(Submit)) == 2)
+        assert client.last(Submit).text == "line\n" * 50
 
 
 # -- wide characters
 
 
 async def test_the_terminal_cursor_is_where_the_next_letter_appears() -> None:
-    app = app_with(ScriptedLink())
+    app = app_with(ScriptedClient())
     async with app.run_test(size=(40, 12)) as pilot:
         area = area_of(app)
         assert app.cursor_position == area.content_region.offset  # before anything is typed
@@ -197,10 +197,10 @@ async def test_the_terminal_cursor_is_where_the_next_letter_appears() -> None:
 
 
 async def test_the_terminal_cursor_follows_the_layout() -> None:
-    link = ScriptedLink()
-    app = app_with(link)
+    client = ScriptedClient()
+    app = app_with(client)
     async with app.run_test(size=(40, 12)) as pilot:
-        link.say(COMMANDS)
+        client.emit(COMMANDS)
         await pilot.press("/")
         await until(pilot, lambda: "Work on tasks" in shown(app))
         await pilot.pause()
@@ -209,23 +209,23 @@ async def test_the_terminal_cursor_follows_the_layout() -> None:
 
 
 async def test_an_input_method_can_insert_whole_words() -> None:
-    link = ScriptedLink()
-    app = app_with(link)
+    client = ScriptedClient()
+    app = app_with(client)
     async with app.run_test() as pilot:
         for sign in "日本語":
             app.post_message(events.Key(sign, sign))
         await pilot.pause()
-        assert await sent_text(pilot, link) == "日本語"
+        assert await sent_text(pilot, client) == "日本語"
 
 
 # -- the list
 
 
 async def test_the_list_filters_completes_and_hints() -> None:
-    link = ScriptedLink()
-    app = app_with(link)
+    client = ScriptedClient()
+    app = app_with(client)
     async with app.run_test(size=(80, 24)) as pilot:
-        link.say(COMMANDS)
+        client.emit(COMMANDS)
         await pilot.press("/")
         await until(pilot, lambda: "/research" in shown(app))
         assert "<question or topic o..." in shown(app)
@@ -247,25 +247,25 @@ async def test_the_list_filters_completes_and_hints() -> None:
 
 
 async def test_enter_completes_commands_with_arguments_and_runs_others() -> None:
-    link = ScriptedLink()
-    app = app_with(link)
+    client = ScriptedClient()
+    app = app_with(client)
     async with app.run_test() as pilot:
-        link.say(COMMANDS)
+        client.emit(COMMANDS)
         await pilot.press("/")
         await until(pilot, lambda: "Work on tasks" in shown(app))
         await pilot.press("enter")
         assert prompt_of(app).text == "/ralph "
-        assert not link.all(Submit)
+        assert not client.all(Submit)
         await pilot.press("ctrl+u", *"/he", "enter")
-        await until(pilot, lambda: link.all(Submit))
-        assert link.last(Submit).text == "/help"
+        await until(pilot, lambda: client.all(Submit))
+        assert client.last(Submit).text == "/help"
 
 
 async def test_esc_closes_the_list_until_the_text_changes() -> None:
-    link = ScriptedLink()
-    app = app_with(link)
+    client = ScriptedClient()
+    app = app_with(client)
     async with app.run_test() as pilot:
-        link.say(COMMANDS)
+        client.emit(COMMANDS)
         await pilot.press("/")
         await until(pilot, lambda: "Work on tasks" in shown(app))
         await pilot.press("escape")
@@ -279,10 +279,10 @@ async def test_esc_closes_the_list_until_the_text_changes() -> None:
 
 
 async def test_arrows_move_through_the_list_and_wrap_around() -> None:
-    link = ScriptedLink()
-    app = app_with(link)
+    client = ScriptedClient()
+    app = app_with(client)
     async with app.run_test() as pilot:
-        link.say(COMMANDS)
+        client.emit(COMMANDS)
         await pilot.press("/")
         await until(pilot, lambda: "▸ /ralph" in shown(app))
         await pilot.press("up")
@@ -294,11 +294,11 @@ async def test_arrows_move_through_the_list_and_wrap_around() -> None:
 
 
 async def test_a_long_list_scrolls_and_counts_the_hidden_rows() -> None:
-    link = ScriptedLink()
-    app = app_with(link)
+    client = ScriptedClient()
+    app = app_with(client)
     many = tuple(CommandInfo(f"command-{number:02}", "Does it", "command") for number in range(30))
     async with app.run_test(size=(40, 12)) as pilot:
-        link.say(CommandsListed(commands=many))
+        client.emit(CommandsListed(commands=many))
         await pilot.press("/")
         await until(pilot, lambda: "▸ /command-00" in shown(app))
         assert "↓26" in shown(app)
@@ -312,13 +312,13 @@ async def test_a_long_list_scrolls_and_counts_the_hidden_rows() -> None:
 
 
 async def test_arrows_walk_through_the_history_and_return_to_the_draft(tmp_path: Path) -> None:
-    link = ScriptedLink()
-    app = app_with(link, home=tmp_path)
+    client = ScriptedClient()
+    app = app_with(client, home=tmp_path)
     async with app.run_test() as pilot:
         for text in ("first", "second"):
             await pilot.press(*text, "enter")
-            await until(pilot, lambda: link.all(Submit))
-            link.end(link.begin())
+            await until(pilot, lambda: client.all(Submit))
+            client.end(client.begin())
             await until(pilot, lambda: not app.store.screen.is_busy)
         await pilot.press(*"draft", "up", "up")
         assert prompt_of(app).text == "first"
@@ -331,7 +331,7 @@ async def test_arrows_walk_through_the_history_and_return_to_the_draft(tmp_path:
 
 
 async def test_arrows_first_move_inside_a_text_of_several_lines() -> None:
-    app = app_with(ScriptedLink())
+    app = app_with(ScriptedClient())
     async with app.run_test() as pilot:
         await pilot.press(*"one", "ctrl+j", *"two", "up", *"x")
         assert prompt_of(app).text == "onex\ntwo"
@@ -341,7 +341,7 @@ async def test_ctrl_r_searches_the_history_and_enter_takes_a_text(tmp_path: Path
     history = PromptHistory(tmp_path / "history.jsonl", "/project")
     for text in ("fix the login", "write docs", "fix the tests"):
         history.add(text, 1.0)
-    app = app_with(ScriptedLink(), home=tmp_path)
+    app = app_with(ScriptedClient(), home=tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("ctrl+r")
         await until(pilot, lambda: "▸ fix the tests" in shown(app) and "write docs" in shown(app))
@@ -363,8 +363,8 @@ async def test_the_editor_gets_pastes_in_full(tmp_path: Path, monkeypatch: pytes
     script = tmp_path / "editor.sh"
     script.write_text(f'#!/bin/sh\ncp "$1" {tmp_path}/seen\nprintf " and more" >> "$1"\n')
     script.chmod(0o755)
-    link = ScriptedLink()
-    app = app_with(link, settings=Settings(editor=str(script)))
+    client = ScriptedClient()
+    app = app_with(client, settings=Settings(editor=str(script)))
     monkeypatch.setattr(AtomicApp, "suspend", _nothing)
     async with app.run_test() as pilot:
         await pilot.press(*"look ")
@@ -373,11 +373,11 @@ async def test_the_editor_gets_pastes_in_full(tmp_path: Path, monkeypatch: pytes
         await pilot.pause()
         assert (tmp_path / "seen").read_text() == "look " + "line\n" * 50
         assert prompt_of(app).text == "look [Pasted 50 lines] and more"
-        assert await sent_text(pilot, link) == "look " + "line\n" * 50 + " and more"
+        assert await sent_text(pilot, client) == "look " + "line\n" * 50 + " and more"
 
 
 async def test_an_editor_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = app_with(ScriptedLink(), settings=Settings(editor="false"))
+    app = app_with(ScriptedClient(), settings=Settings(editor="false"))
     monkeypatch.setattr(AtomicApp, "suspend", _nothing)
     async with app.run_test(notifications=True) as pilot:
         await pilot.press(*"text", "ctrl+g")

@@ -20,7 +20,7 @@ async def until_written(file: Path) -> str:
     return file.read_text()
 
 
-def stand_still(seconds: float) -> None:
+def block_loop(seconds: float) -> None:
     time.sleep(seconds)
 
 
@@ -30,12 +30,12 @@ async def test_a_blocked_event_loop_is_logged_with_its_stack(tmp_path: Path) -> 
     watchdog.start()
     watchdog.wake()
     await asyncio.sleep(PATIENCE * 2)
-    stand_still(PATIENCE * 5)
+    block_loop(PATIENCE * 5)
     text = await until_written(file)
     watchdog.stop()
 
     assert "the screen stood still for" in text
-    assert "stand_still" in text
+    assert "block_loop" in text
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
@@ -45,7 +45,7 @@ async def test_a_running_editor_is_not_logged(tmp_path: Path) -> None:
     watchdog.start()
     watchdog.wake()
     watchdog.pause(True)
-    stand_still(PATIENCE * 5)
+    block_loop(PATIENCE * 5)
     await asyncio.sleep(PATIENCE * 3)
     watchdog.stop()
 
@@ -56,7 +56,7 @@ async def test_the_watchdog_sleeps_while_idle_and_ends(tmp_path: Path) -> None:
     watchdog = Watchdog(tmp_path / "screen.log", patience=PATIENCE)
     watchdog.start()
     thread = next(thread for thread in threading.enumerate() if thread.name == "watchdog")
-    stand_still(PATIENCE * 5)  # nobody woke it
+    block_loop(PATIENCE * 5)  # nobody woke it
     await asyncio.sleep(PATIENCE * 2)
     assert not (tmp_path / "screen.log").exists()
 

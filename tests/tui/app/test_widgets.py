@@ -16,7 +16,7 @@ ROWS = tuple(
 )
 
 
-class Stage(App[None]):
+class WidgetApp(App[None]):
     """The two widgets alone."""
 
     def compose(self) -> ComposeResult:
@@ -26,7 +26,7 @@ class Stage(App[None]):
 
 @pytest.mark.parametrize("width", [4, 5, 12, 40, 61, 80, 200])
 async def test_rows_fit_the_width_and_have_no_control_characters(width: int) -> None:
-    app = Stage()
+    app = WidgetApp()
     async with app.run_test(size=(width, 12)) as pilot:
         popup, queue = app.query_one(Popup), app.query_one(QueueView)
         assert str(popup.render()) == ""

@@ -22,7 +22,7 @@ from atomic.tui.widgets.inbox import inbox_lines
 from atomic.tui.widgets.status import status_line
 from atomic.tui.widgets.tasks import task_lines, task_strip
 from tests.tui.hostile import vectors
-from tests.tui.snapshots import samples as m
+from tests.tui.snapshots import samples
 from tests.tui.snapshots.frames import frame_of
 from tests.tui.terminal_effects import effects
 
@@ -31,7 +31,7 @@ _WIDTH = 180
 
 def _screen(bad: str) -> Screen:
     """The text wherever a text can be."""
-    run = m.workflow(title=bad, nodes={bad: NodeEntry(bad, "active", 2)}, positions={bad: (0, 0, 5)}, status=bad)
+    run = samples.workflow(title=bad, nodes={bad: NodeEntry(bad, "active", 2)}, positions={bad: (0, 0, 5)}, status=bad)
     run.drawing = (bad,) * 10
     return Screen(
         status=StatusChanged(provider=bad, model=bad, project=bad, branch=bad, session=bad, problem=bad),
@@ -50,12 +50,12 @@ def _lines(screen: Screen) -> list[str]:
     calm = Screen(status=screen.status)
     lines = [
         header_line(screen.status, _WIDTH),
-        *(status_line(one, m.NOW, _WIDTH) for one in (screen, calm)),
-        status_line(Screen(runs=screen.runs), m.NOW, _WIDTH),
+        *(status_line(one, samples.NOW, _WIDTH) for one in (screen, calm)),
+        status_line(Screen(runs=screen.runs), samples.NOW, _WIDTH),
         *(task_strip(one, _WIDTH) for one in (screen, without_tasks)),
         *task_lines(screen, _WIDTH, 20),
         *task_lines(without_tasks, _WIDTH, 20),
-        *agent_lines(screen, m.NOW, _WIDTH, 20),
+        *agent_lines(screen, samples.NOW, _WIDTH, 20),
         *graph_lines(run, _WIDTH, 20),
         *graph_lines(run, _WIDTH, 4),
         graph_strip(run, screen, _WIDTH),

@@ -14,13 +14,13 @@ from atomic.tui.screens.listing import matching
 from atomic.tui.screens.lists import Action, HelpScreen, KeysScreen, PaletteScreen, PickScreen, command_rows
 from atomic.tui.text import short_hint
 from atomic.tui.themes import register, textual_name
-from tests.tui.snapshots import samples as m
+from tests.tui.snapshots import samples
 from tests.tui.snapshots.frames import frame_of
 
 ACTIONS = [Action("tasks", "Show the tasks", "Ctrl+T"), Action("model", "Choose a model", "F2")]
 
 
-class _Empty(App[None]):
+class _EmptyApp(App[None]):
     def __init__(self) -> None:
         super().__init__()
         register(self)  # pyright: ignore[reportArgumentType]
@@ -29,22 +29,22 @@ class _Empty(App[None]):
 
 async def test_keys_choose_a_row() -> None:
     cases: list[tuple[Screen[Any], tuple[str, ...], object]] = [
-        (PickScreen(m.models()), ("enter",), "claude/opus"),  # the current one has the cursor
-        (PickScreen(m.models()), ("down", "enter"), "claude/sonnet"),
-        (PickScreen(m.models()), ("up", "enter"), "opencode/qwen"),  # round the end
-        (PickScreen(m.models()), ("escape",), None),
-        (PickScreen(m.models()), (*"hai", "enter"), "claude/haiku"),
-        (PickScreen(m.models()), (*"soneet", "enter"), "claude/sonnet"),  # a slip
-        (PickScreen(m.models()), (*"zzz", "enter", "backspace", "ctrl+u", "enter"), "claude/opus"),
-        (PickScreen(m.sessions()), ("pagedown", "pagedown", "pagedown", "pagedown", "enter"), "id59"),
-        (PickScreen(m.servers()), ("down", "enter"), "postgres"),
-        (HelpScreen(m.COMMANDS), (*"compact", "enter"), "compact"),
-        (PaletteScreen(m.COMMANDS, ACTIONS), ("enter",), "tasks"),
-        (PaletteScreen(m.COMMANDS, ACTIONS), (*"ralph", "enter"), "/ralph"),
-        (KeysScreen(m.KEYS), ("down", "pagedown", "enter", "escape"), None),
+        (PickScreen(samples.models()), ("enter",), "claude/opus"),  # the current one has the cursor
+        (PickScreen(samples.models()), ("down", "enter"), "claude/sonnet"),
+        (PickScreen(samples.models()), ("up", "enter"), "opencode/qwen"),  # round the end
+        (PickScreen(samples.models()), ("escape",), None),
+        (PickScreen(samples.models()), (*"hai", "enter"), "claude/haiku"),
+        (PickScreen(samples.models()), (*"soneet", "enter"), "claude/sonnet"),  # a slip
+        (PickScreen(samples.models()), (*"zzz", "enter", "backspace", "ctrl+u", "enter"), "claude/opus"),
+        (PickScreen(samples.sessions()), ("pagedown", "pagedown", "pagedown", "pagedown", "enter"), "id59"),
+        (PickScreen(samples.servers()), ("down", "enter"), "postgres"),
+        (HelpScreen(samples.COMMANDS), (*"compact", "enter"), "compact"),
+        (PaletteScreen(samples.COMMANDS, ACTIONS), ("enter",), "tasks"),
+        (PaletteScreen(samples.COMMANDS, ACTIONS), (*"ralph", "enter"), "/ralph"),
+        (KeysScreen(samples.KEYS), ("down", "pagedown", "enter", "escape"), None),
     ]
     taken: list[object] = []
-    app = _Empty()
+    app = _EmptyApp()
     async with app.run_test(size=(80, 24)) as pilot:
         for screen, keys, _ in cases:
             await app.push_screen(screen, taken.append)
@@ -54,17 +54,17 @@ async def test_keys_choose_a_row() -> None:
 
 
 async def test_a_theme_is_previewed_under_the_cursor() -> None:
-    app = _Empty()
+    app = _EmptyApp()
     taken: list[str | None] = []
     async with app.run_test(size=(80, 24)) as pilot:
-        await app.push_screen(PickScreen(m.themes()), taken.append)
+        await app.push_screen(PickScreen(samples.themes()), taken.append)
         await pilot.press("down")
         assert app.theme == "atomic-light"
         await pilot.press("down", "down")
         assert app.theme == "atomic-contrast"
         await pilot.press("escape")
         assert app.theme == "atomic-dark"
-        await app.push_screen(PickScreen(m.themes()), taken.append)
+        await app.push_screen(PickScreen(samples.themes()), taken.append)
         await pilot.press("down", "enter")
         await pilot.pause()
         assert app.theme == "atomic-light"
@@ -72,10 +72,10 @@ async def test_a_theme_is_previewed_under_the_cursor() -> None:
 
 
 async def test_a_paste_filters_and_a_click_chooses() -> None:
-    app = _Empty()
+    app = _EmptyApp()
     taken: list[str | None] = []
     async with app.run_test(size=(80, 24)) as pilot:
-        await app.push_screen(PickScreen(m.models()), taken.append)
+        await app.push_screen(PickScreen(samples.models()), taken.append)
         app.post_message(Paste("qwen\n"))
         await pilot.pause()
         rows = frame_of(app).text.splitlines()

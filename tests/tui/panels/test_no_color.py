@@ -7,23 +7,23 @@ import pytest
 from atomic.config import Settings
 from atomic.tui.state.model import EVERYTHING
 from atomic.tui.state.store import Store
-from tests.tui.app.scripted_client import ScriptedLink, app_with
-from tests.tui.snapshots import samples as m
+from tests.tui.app.scripted_client import ScriptedClient, app_with
+from tests.tui.snapshots import samples
 from tests.tui.snapshots.frames import frame_of
 
 
 async def test_the_screen_has_no_colours_and_the_chosen_row_is_reversed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    app = app_with(ScriptedLink(), settings=Settings(theme="light"))
+    app = app_with(ScriptedClient(), settings=Settings(theme="light"))
     async with app.run_test(size=(100, 30)) as pilot:
-        app.store = Store(m.answered())
-        app.store.screen.tasks = m.four_tasks()
+        app.store = Store(samples.answered())
+        app.store.screen.tasks = samples.four_tasks()
         await app.learn_commands()
         app.show(EVERYTHING)
         await pilot.press("/")
         await pilot.pause()
         frame = frame_of(app)
-    assert {(look.ink, look.paper) for row in frame.looks for look in row} == {("default", "default")}
+    assert {(look.foreground, look.background) for row in frame.looks for look in row} == {("default", "default")}
     rows = ["".join(row) for row in frame.letters]
     chosen = next(at for at, row in enumerate(rows) if "▸ /ralph" in row)
     other = next(at for at, row in enumerate(rows) if "  /release" in row)

@@ -19,7 +19,7 @@ NAME = Question("What is it called?", default="v2")
 FREE = Question("Why?")
 
 
-class _Asking(App[None]):
+class _QuestionApp(App[None]):
     def __init__(self, questions: Sequence[Question]) -> None:
         super().__init__()
         self.entries = {f"q{at}": QuestionEntry(f"q{at}", "r", question, f"agent {at}")
@@ -30,7 +30,7 @@ class _Asking(App[None]):
         if self.entries:
             self.push_screen(QuestionScreen(list(self.entries.values())), self.results.append)
 
-    def now_waiting(self, *ids: str) -> None:
+    def keep_only(self, *ids: str) -> None:
         dialog = self.screen
         assert isinstance(dialog, QuestionScreen)
         dialog.sync(Screen(questions={id: self.entries[id] for id in ids}), 0.0)
@@ -40,8 +40,8 @@ class _Asking(App[None]):
         return frame_of(self).text
 
 
-async def _answered(questions: Sequence[Question], *keys: str) -> list[Answered | None]:
-    app = _Asking(questions)
+async def _answer(questions: Sequence[Question], *keys: str) -> list[Answered | None]:
+    app = _QuestionApp(questions)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press(*keys)
         await pilot.pause()
@@ -73,7 +73,7 @@ _CASES = [
 
 
 async def test_keys_answer_a_question() -> None:
-    app = _Asking([])
+    app = _QuestionApp([])
     given: list[object] = []
     async with app.run_test(size=(80, 24)) as pilot:
         for question, keys, _ in _CASES:
@@ -85,11 +85,11 @@ async def test_keys_answer_a_question() -> None:
 
 
 async def test_an_empty_answer_keeps_the_dialog_open() -> None:
-    assert await _answered([FREE], "enter", "space", "enter") == []
+    assert await _answer([FREE], "enter", "space", "enter") == []
 
 
 async def test_f6_postpones_all_questions() -> None:
-    assert await _answered([BRANCH, NAME], "f6") == [None]
+    assert await _answer([BRANCH, NAME], "f6") == [None]
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ async def test_f6_postpones_all_questions() -> None:
 async def test_one_of_several_questions_is_answered(keys: tuple[str, ...], result: Answered) -> None:
     if result.answers == ():  # the mark of "unit" was taken away, so the row with the cursor counts
         result = Answered("q2", ("unit",))
-    assert await _answered([BRANCH, SUITES, NAME], *keys) == [result]
+    assert await _answer([BRANCH, SUITES, NAME], *keys) == [result]
 
 
 async def test_a_draft_is_kept_while_another_question_is_shown() -> None:
-    app = _Asking([FREE, BRANCH])
+    app = _QuestionApp([FREE, BRANCH])
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("s", "o", "tab")
         assert "question 2 of 2" in app.text
@@ -119,27 +119,27 @@ async def test_a_draft_is_kept_while_another_question_is_shown() -> None:
 
 
 async def test_a_withdrawn_question_makes_room_for_the_next() -> None:
-    app = _Asking([BRANCH, SUITES, NAME])
+    app = _QuestionApp([BRANCH, SUITES, NAME])
     async with app.run_test(size=(80, 24)) as pilot:
-        app.now_waiting("q2", "q3")
+        app.keep_only("q2", "q3")
         await pilot.pause()
         assert "Which suites?" in app.text
         assert "question 1 of 2" in app.text
-        app.now_waiting("q2")
+        app.keep_only("q2")
         await pilot.pause()
         assert "question" not in app.text
-        app.now_waiting()
+        app.keep_only()
         await pilot.pause()
         assert not isinstance(app.screen, QuestionScreen)
     assert app.results == [None]
 
 
 async def test_a_new_question_does_not_replace_the_open_one() -> None:
-    app = _Asking([FREE, BRANCH])
+    app = _QuestionApp([FREE, BRANCH])
     async with app.run_test(size=(80, 24)) as pilot:
-        app.now_waiting("q1")
+        app.keep_only("q1")
         await pilot.press("b", "e", "c")
-        app.now_waiting("q1", "q2")
+        app.keep_only("q1", "q2")
         await pilot.press("a", "u", "s", "e")
         await pilot.pause()
         assert "question 1 of 2" in app.text
@@ -148,7 +148,7 @@ async def test_a_new_question_does_not_replace_the_open_one() -> None:
 
 
 async def test_a_click_chooses_a_row() -> None:
-    app = _Asking([BRANCH])
+    app = _QuestionApp([BRANCH])
     async with app.run_test(size=(80, 24)) as pilot:
         row = next(at for at, text in enumerate(app.text.splitlines()) if "release" in text)
         await pilot.click(offset=(10, row))
@@ -157,7 +157,7 @@ async def test_a_click_chooses_a_row() -> None:
 
 async def test_hostile_options_are_shown_safely_and_returned_unchanged() -> None:
     label = "a\x1b]0;title\x07\u202eb[red]x[/red]"
-    app = _Asking([Question("Really\x1b[2J?\nyes", options=(Option(label, "d\x9bm"),), default=label)])
+    app = _QuestionApp([Question("Really\x1b[2J?\nyes", options=(Option(label, "d\x9bm"),), default=label)])
     async with app.run_test(size=(80, 24)) as pilot:
         assert not any(sign in app.text for sign in "\x1b\x07\x9b\u202e")
         assert "[red]x[/red]" in app.text
@@ -166,7 +166,7 @@ async def test_hostile_options_are_shown_safely_and_returned_unchanged() -> None
 
 
 async def test_a_paste_of_several_lines_stays_whole() -> None:
-    app = _Asking([FREE])
+    app = _QuestionApp([FREE])
     async with app.run_test(size=(80, 24)) as pilot:
         app.post_message(Paste("one\ntwo\nthree"))
         await pilot.pause()

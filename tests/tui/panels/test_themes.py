@@ -92,4 +92,4 @@ async def test_without_colours_the_chosen_row_is_reversed(monkeypatch: pytest.Mo
     looks = {text: {look.signs for look in frame.looks[at][2:-2]} for text, at in rows.items()}
     assert looks["two"] == {"reverse"}
     assert "reverse" not in looks["one"]
-    assert {(look.ink, look.paper) for row in frame.looks for look in row} == {("default", "default")}
+    assert {(look.foreground, look.background) for row in frame.looks for look in row} == {("default", "default")}

@@ -18,7 +18,7 @@ from atomic.tui import app as app_module
 from atomic.tui.app import AtomicApp
 from atomic.tui.state.model import EVERYTHING, Screen
 from atomic.tui.state.store import Store
-from tests.tui.app.scripted_client import ScriptedLink, app_with
+from tests.tui.app.scripted_client import ScriptedClient, app_with
 from tests.tui.snapshots.frames import Frame, frame_of
 
 SMALL, NORMAL, LARGE = "40x12", "80x24", "120x40"
@@ -54,33 +54,33 @@ async def frames_of(states: Sequence[State], size: str) -> AsyncIterator[tuple[S
     taken: dict[str, dict[str, Frame]] = {state.name: {} for state in states}
     columns, rows = map(int, size.split("x"))
     for theme in dict.fromkeys(theme for state in states for theme in state.themes_in(size)):
-        with _still_clock():
-            app = app_with(ScriptedLink(), theme=theme)
+        with _frozen_clock():
+            app = app_with(ScriptedClient(), theme=theme)
             async with app.run_test(size=(columns, rows)) as pilot:
                 for state in states:
                     if theme in state.themes_in(size):
-                        taken[state.name][theme] = await _frame(app, pilot, state)
+                        taken[state.name][theme] = await _capture(app, pilot, state)
     for state in states:
         yield state, taken[state.name]
 
 
 @contextmanager
-def _still_clock() -> Generator[None]:
+def _frozen_clock() -> Generator[None]:
     """The screen's own clock stands still; that of asyncio goes on."""
-    still = SimpleNamespace(time=lambda: NOW, monotonic=lambda: NOW, perf_counter=lambda: NOW)
-    with patch.object(app_module, "time", still), _NOT_PAINTED:
+    frozen = SimpleNamespace(time=lambda: NOW, monotonic=lambda: NOW, perf_counter=lambda: NOW)
+    with patch.object(app_module, "time", frozen), _NO_PAINTING:
         yield
 
 
-def _forget_dirty(screen: TextualScreen[Any]) -> None:
+def _discard_dirty_regions(screen: TextualScreen[Any]) -> None:
     screen._compositor._dirty_regions.clear()  # pyright: ignore[reportPrivateUsage]
 
 
 # Nobody looks between the states: what would go to a terminal is made once, when the frame is taken.
-_NOT_PAINTED = patch.object(TextualScreen, "_compositor_refresh", _forget_dirty)
+_NO_PAINTING = patch.object(TextualScreen, "_compositor_refresh", _discard_dirty_regions)
 
 
-async def _frame(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
+async def _capture(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
     await _clear(app, pilot)
     screen = state.screen()
     for block in screen.blocks:
@@ -89,17 +89,17 @@ async def _frame(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
     app.panels.overlay = state.overlay
     if state.keys[:1] == ("/",):
         await app.learn_commands()
-    await _shown(app, pilot)
+    await _show(app, pilot)
     if state.dialog or state.keys or state.paste:
-        await _do(app, pilot, state)
-        await _shown(app, pilot)
+        await _act(app, pilot, state)
+        await _show(app, pilot)
     if state.later:
         state.later(app.store)
-        await _shown(app, pilot)
+        await _show(app, pilot)
     return frame_of(app)
 
 
-async def _settled(pilot: Pilot[Any]) -> None:
+async def _settle(pilot: Pilot[Any]) -> None:
     """All widgets have taken what they were told, and what came of that; no wait by the clock."""
     for _ in range(3):
         await pilot._wait_for_screen(timeout=30)  # pyright: ignore[reportPrivateUsage]
@@ -107,19 +107,19 @@ async def _settled(pilot: Pilot[Any]) -> None:
     await pilot._wait_for_screen(timeout=30)  # pyright: ignore[reportPrivateUsage]
 
 
-async def _shown(app: AtomicApp, pilot: Pilot[Any]) -> None:
+async def _show(app: AtomicApp, pilot: Pilot[Any]) -> None:
     app.last_key = float("inf")  # a user who types: no dialog opens by itself
     app.show(EVERYTHING)
-    await _settled(pilot)
+    await _settle(pilot)
 
 
-async def _do(app: AtomicApp, pilot: Pilot[Any], state: State) -> None:
+async def _act(app: AtomicApp, pilot: Pilot[Any], state: State) -> None:
     if state.dialog is not None:
         await app.push_screen(state.dialog())
-        await _settled(pilot)
+        await _settle(pilot)
     if state.paste:
         app.post_message(Paste(state.paste))
-        await _settled(pilot)
+        await _settle(pilot)
     if state.keys:
         await pilot.press(*state.keys)
 
@@ -133,4 +133,4 @@ async def _clear(app: AtomicApp, pilot: Pilot[Any]) -> None:
     app.clear_notifications()
     app.panels.overlay = ""
     app.show(EVERYTHING)
-    await _settled(pilot)  # each state begins with the same empty screen, whatever was there before
+    await _settle(pilot)  # each state begins with the same empty screen, whatever was there before

@@ -26,12 +26,12 @@ _NAMES = (*_PLAIN, *(f"bright_{name}" for name in _PLAIN))
 class Look:
     """How a cell looks."""
 
-    ink: str
-    paper: str
+    foreground: str
+    background: str
     signs: str = ""
 
     def __str__(self) -> str:
-        return f"{self.ink} on {self.paper}{' ' + self.signs if self.signs else ''}"
+        return f"{self.foreground} on {self.background}{' ' + self.signs if self.signs else ''}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _colour(colour: Color | None) -> str:
     return _NAMES[colour.number] if colour.number is not None and colour.number < 16 else colour.name
 
 
-def written(frames: Mapping[str, Frame]) -> str:
+def as_text(frames: Mapping[str, Frame]) -> str:
     """One file for a state in all its themes: the letters are the same in all, a sign stands for a look in each."""
     names = list(frames)
     first = frames[names[0]]
@@ -112,7 +112,7 @@ def _signs(grid: list[list[tuple[Look, ...]]]) -> dict[tuple[Look, ...], str]:
     return {base: _BASE, **dict(zip(others, _SIGNS, strict=False))}
 
 
-def unreadable(frame: Frame, least: float = 4.5) -> list[str]:
+def find_unreadable(frame: Frame, least: float = 4.5) -> list[str]:
     """Words whose colour is too near to what they stand on; lines, bars and marks of a frame are no words."""
     found: dict[str, str] = {}
     for letters, looks in zip(frame.letters, frame.looks, strict=True):
@@ -123,10 +123,12 @@ def unreadable(frame: Frame, least: float = 4.5) -> list[str]:
 
 
 def _contrast(look: Look) -> float | None:
-    ink, paper = (look.paper, look.ink) if "reverse" in look.signs else (look.ink, look.paper)
-    if not (ink.startswith("#") and paper.startswith("#")):
+    foreground, background = (
+        (look.background, look.foreground) if "reverse" in look.signs else (look.foreground, look.background)
+    )
+    if not (foreground.startswith("#") and background.startswith("#")):
         return None  # the terminal's own colours
-    return contrast(_parts(ink), _parts(paper))
+    return contrast(_parts(foreground), _parts(background))
 
 
 def _parts(colour: str) -> tuple[int, int, int]:

@@ -29,7 +29,9 @@ def svg_of(frame: Frame, title: str = "") -> str:
     """The frame as SVG; each run of letters is as broad as its cells, whatever the font."""
     width, height = len(frame.letters[0]) * _CELL, len(frame.letters) * _LINE
     rows = [_row(frame, y) for y, _ in enumerate(frame.letters)]
-    shapes = [shape for papers, _ in rows for shape in papers] + [shape for _, inks in rows for shape in inks]
+    shapes = [shape for backgrounds, _ in rows for shape in backgrounds] + [
+        shape for _, foregrounds in rows for shape in foregrounds
+    ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'font-family="DejaVu Sans Mono, monospace" font-size="15">\n'
@@ -39,18 +41,18 @@ def svg_of(frame: Frame, title: str = "") -> str:
 
 def _row(frame: Frame, y: int) -> tuple[list[str], list[str]]:
     """What is behind the letters of a row, and the letters: they may reach into the next row."""
-    papers: list[str] = []
-    inks: list[str] = []
+    backgrounds: list[str] = []
+    foregrounds: list[str] = []
     cells = list(zip(range(len(frame.letters[y])), frame.letters[y], frame.looks[y], strict=True))
     for look, group in groupby(cells, key=lambda cell: cell[2]):
         run = list(group)
-        ink, paper = _colours(look)
+        foreground, background = _colours(look)
         x, wide = run[0][0] * _CELL, len(run) * _CELL
-        papers.append(f'<rect x="{x}" y="{y * _LINE}" width="{wide}" height="{_LINE}" fill="{paper}"/>')
+        backgrounds.append(f'<rect x="{x}" y="{y * _LINE}" width="{wide}" height="{_LINE}" fill="{background}"/>')
         for kind, word in groupby(run, key=lambda cell: _kind(cell[1])):
             if kind != " ":
-                inks.append(_text(list(word), y, ink, look))
-    return papers, inks
+                foregrounds.append(_text(list(word), y, foreground, look))
+    return backgrounds, foregrounds
 
 
 def _kind(letter: str) -> str:
@@ -58,7 +60,7 @@ def _kind(letter: str) -> str:
     return " " if letter == " " else "wide" if not letter or cell_len(letter) > 1 else "narrow"
 
 
-def _text(word: Sequence[tuple[int, str, Look]], y: int, ink: str, look: Look) -> str:
+def _text(word: Sequence[tuple[int, str, Look]], y: int, foreground: str, look: Look) -> str:
     weight = ' font-weight="bold"' if "bold" in look.signs else ""
     slant = ' font-style="italic"' if "italic" in look.signs else ""
     line = "underline" if "underline" in look.signs else "line-through" if "strike" in look.signs else ""
@@ -67,18 +69,18 @@ def _text(word: Sequence[tuple[int, str, Look]], y: int, ink: str, look: Look) -
     letters = escape("".join(letter for _, letter, _ in word))
     return (
         f'<text x="{x}" y="{y * _LINE + _BASE}" textLength="{wide}" lengthAdjust="spacingAndGlyphs" '
-        f'fill="{ink}"{weight}{slant}{under}>{letters}</text>'
+        f'fill="{foreground}"{weight}{slant}{under}>{letters}</text>'
     )
 
 
 def _colours(look: Look) -> tuple[str, str]:
-    ink = look.ink if look.ink.startswith("#") else _TERMINAL.get(look.ink, "#d4d4d4")
-    paper = look.paper if look.paper.startswith("#") else _TERMINAL.get(look.paper, "#1e1e1e")
-    paper = "#1e1e1e" if look.paper == "default" else paper
-    return (paper, ink) if "reverse" in look.signs else (ink, paper)
+    foreground = look.foreground if look.foreground.startswith("#") else _TERMINAL.get(look.foreground, "#d4d4d4")
+    background = look.background if look.background.startswith("#") else _TERMINAL.get(look.background, "#1e1e1e")
+    background = "#1e1e1e" if look.background == "default" else background
+    return (background, foreground) if "reverse" in look.signs else (foreground, background)
 
 
-def photograph(svg: Path, png: Path, width: int, height: int) -> None:
+def render_png(svg: Path, png: Path, width: int, height: int) -> None:
     """Let Chromium make a PNG of it."""
     chromium = which("chromium")
     if chromium is None:
@@ -119,10 +121,10 @@ async def main(out: Path, names: Sequence[str]) -> None:
         for name, frame in taken:
             (out / f"{name}.svg").write_text(svg_of(frame, name), "utf-8")
         for at in range(0, len(taken), 6):
-            picture, width, height = sheet_of(taken[at : at + 6], 2)
+            image, width, height = sheet_of(taken[at : at + 6], 2)
             svg = out / f"sheet-{size}-{at // 6:02}.svg"
-            svg.write_text(picture, "utf-8")
-            photograph(svg, svg.with_suffix(".png"), width, height)
+            svg.write_text(image, "utf-8")
+            render_png(svg, svg.with_suffix(".png"), width, height)
 
 
 if __name__ == "__main__":

@@ -83,9 +83,9 @@ def chat(**changes: object) -> Screen:
     return Screen(status=READY, commands=COMMANDS, **changes)  # type: ignore[arg-type]
 
 
-def turn(state: RunState = RunState.ACTIVE, *, seconds: float = 12, heard: float = 1) -> Run:
+def turn(state: RunState = RunState.ACTIVE, *, seconds: float = 12, quiet: float = 1) -> Run:
     """The agent of the conversation at work."""
-    return Run("t1", RunKind.TURN, state=state, started=NOW - seconds, heard=NOW - heard)
+    return Run("t1", RunKind.TURN, state=state, started=NOW - seconds, heard=NOW - quiet)
 
 
 def four_tasks() -> tuple[Task, ...]:
@@ -162,7 +162,7 @@ def agent_tree() -> dict[str, AgentEntry]:
     return {entry.id: entry for entry in entries}
 
 
-PICTURE = (
+DRAWING = (
     "             ● start",
     "             ▼",
     "        ┌─ agent ─┐",
@@ -187,7 +187,7 @@ PICTURE = (
     "             ▼",
     "             ◉ end",
 )
-PLACES = {"plan": (3, 10, 4), "work": (9, 10, 4), "gate": (13, 10, 4), "review": (17, 10, 6)}
+POSITIONS = {"plan": (3, 10, 4), "work": (9, 10, 4), "gate": (13, 10, 4), "review": (17, 10, 6)}
 
 
 def workflow(state: RunState = RunState.ACTIVE, *, drawing: bool = True, **changes: object) -> Run:
@@ -200,7 +200,7 @@ def workflow(state: RunState = RunState.ACTIVE, *, drawing: bool = True, **chang
     }
     run = Run("w1", RunKind.WORKFLOW, "ralph", state, NOW - 125, heard=NOW - 2, session="9f8e7d6c-1111", nodes=nodes)
     if drawing:
-        run.drawing, run.positions = PICTURE, dict(PLACES)
+        run.drawing, run.positions = DRAWING, dict(POSITIONS)
     for name, value in changes.items():
         setattr(run, name, value)
     return run
@@ -364,56 +364,56 @@ See [the RFC](https://example.org/rfc) and 漢字かな交じり文、全角文�
 """
 
 
-def told(*news: ChatEvent, screen: Screen | None = None, at: float = NOW - 20) -> Screen:
+def screen_after(*events: ChatEvent, screen: Screen | None = None, at: float = NOW - 20) -> Screen:
     """What the screen knows after these news."""
     store = Store(screen or chat())
-    for one in news:
-        store.apply(one, getattr(one, "time", 0) or at)
+    for event in events:
+        store.apply(event, getattr(event, "time", 0) or at)
     return store.screen
 
 
-def begun(prompt: str = "Why do long tokens fail?", run: str = "t1", kind: RunKind = RunKind.TURN) -> RunStarted:
+def run_started(prompt: str = "Why do long tokens fail?", run: str = "t1", kind: RunKind = RunKind.TURN) -> RunStarted:
     """The person has said something."""
     return RunStarted(run=run, kind=kind, prompt=prompt, time=NOW - 40)
 
 
-def does(event: AgentEvent, run: str = "t1", ago: float = 20) -> Activity:
+def activity(event: AgentEvent, run: str = "t1", ago: float = 20) -> Activity:
     """The agent does something."""
     return Activity(run=run, event=event, time=NOW - ago)
 
 
-def tool(id: str, name: str, output: str = "", error: str | None = None, **input: object) -> list[ChatEvent]:
+def tool_call(id: str, name: str, output: str = "", error: str | None = None, **input: object) -> list[ChatEvent]:
     """A tool call from its beginning to its end."""
-    return [does(ToolStarted(id, name, dict(input)), ago=31), does(ToolEnded(id, output, error), ago=29.8)]
+    return [activity(ToolStarted(id, name, dict(input)), ago=31), activity(ToolEnded(id, output, error), ago=29.8)]
 
 
 def answered() -> Screen:
     """A whole turn with thinking, tools and an answer."""
-    return told(
-        begun(),
-        does(ThinkingDelta("The header is read in two places. I should look at both of them first."), ago=35),
-        *tool("1", "Read", "1\timport struct\n2\t", file_path="src/auth/header.py"),
-        *tool("2", "Bash", "41 passed in 7.90s\n", command="pytest -q tests/auth"),
-        *tool("3", "Edit", "ok", file_path="src/auth/header.py", old_string="data[0]", new_string="data[:2]"),
-        *tool("4", "Bash", "", "exit code 1: no such file", command="cat missing.txt"),
-        does(TextDelta(ANSWER), ago=5),
-        does(TurnEnded(EndReason.DONE, ANSWER), ago=1),
+    return screen_after(
+        run_started(),
+        activity(ThinkingDelta("The header is read in two places. I should look at both of them first."), ago=35),
+        *tool_call("1", "Read", "1\timport struct\n2\t", file_path="src/auth/header.py"),
+        *tool_call("2", "Bash", "41 passed in 7.90s\n", command="pytest -q tests/auth"),
+        *tool_call("3", "Edit", "ok", file_path="src/auth/header.py", old_string="data[0]", new_string="data[:2]"),
+        *tool_call("4", "Bash", "", "exit code 1: no such file", command="cat missing.txt"),
+        activity(TextDelta(ANSWER), ago=5),
+        activity(TurnEnded(EndReason.DONE, ANSWER), ago=1),
         RunEnded(run="t1", status="done", time=NOW - 1),
     )
 
 
 def streaming() -> Screen:
     """In the middle of an answer, with a tool still at work."""
-    return told(
-        begun("Explain the retry loop, and run the tests meanwhile"),
-        *tool("1", "Grep", "src/retry.py:12\nsrc/retry.py:40", pattern="retry"),
-        does(
+    return screen_after(
+        run_started("Explain the retry loop, and run the tests meanwhile"),
+        *tool_call("1", "Grep", "src/retry.py:12\nsrc/retry.py:40", pattern="retry"),
+        activity(
             TextDelta(
                 "The loop waits **twice as long** after each failure:\n\n```python\nfor attempt in range(5):\n    aw"
             ),
             ago=3,
         ),
-        does(ToolStarted("2", "Bash", {"command": "pytest -q"}), ago=3),
+        activity(ToolStarted("2", "Bash", {"command": "pytest -q"}), ago=3),
     )
 
 
@@ -457,7 +457,9 @@ curl --fail --silent --show-error --location --output /tmp/archive.tar.gz https:
 
 def markdown() -> Screen:
     """An answer with all that Markdown has."""
-    return told(begun("What is new?"), does(TextDelta(MARKDOWN)), RunEnded(run="t1", status="done", time=NOW))
+    return screen_after(
+        run_started("What is new?"), activity(TextDelta(MARKDOWN)), RunEnded(run="t1", status="done", time=NOW)
+    )
 
 
 def unfolded() -> Screen:
@@ -467,16 +469,16 @@ def unfolded() -> Screen:
         "old_string": "def parse(data):\n    length = data[0]\n    return data[1:length]",
         "new_string": 'def parse(data):\n    length = int.from_bytes(data[:2], "big")\n    return data[2 : 2 + length]',
     }
-    screen = told(
-        begun("Repair it"),
-        does(ThinkingDelta("The header is read in two places.\nI look at both of them."), ago=35),
-        *tool("1", "Edit", "ok", **diff),
-        *tool("2", "Bash", "F.\n1 failed, 1 passed in 0.12s", "exit code 1", command="pytest -q tests/auth"),
-        does(SubagentStarted("a", "explorer", "who else reads it"), ago=28),
-        does(ToolStarted("a1", "Grep", {"pattern": "parse("}, agent="a"), ago=27),
-        does(ToolEnded("a1", "src/app.py:12", agent="a"), ago=26),
-        does(SubagentEnded("a", "Only `src/app.py`."), ago=9),
-        does(TextDelta("It was the length."), ago=5),
+    screen = screen_after(
+        run_started("Repair it"),
+        activity(ThinkingDelta("The header is read in two places.\nI look at both of them."), ago=35),
+        *tool_call("1", "Edit", "ok", **diff),
+        *tool_call("2", "Bash", "F.\n1 failed, 1 passed in 0.12s", "exit code 1", command="pytest -q tests/auth"),
+        activity(SubagentStarted("a", "explorer", "who else reads it"), ago=28),
+        activity(ToolStarted("a1", "Grep", {"pattern": "parse("}, agent="a"), ago=27),
+        activity(ToolEnded("a1", "src/app.py:12", agent="a"), ago=26),
+        activity(SubagentEnded("a", "Only `src/app.py`."), ago=9),
+        activity(TextDelta("It was the length."), ago=5),
         RunEnded(run="t1", status="done", time=NOW - 1),
     )
     for block in screen.blocks:
@@ -484,20 +486,20 @@ def unfolded() -> Screen:
     return screen
 
 
-def more_words(store: Store) -> None:
+def add_answer(store: Store) -> None:
     """An agent goes on while the reader is elsewhere."""
-    store.apply(begun("And then?", "t2"), NOW - 2)
+    store.apply(run_started("And then?", "t2"), NOW - 2)
     for at in range(11):
-        store.apply(does(TextDelta(f"Paragraph {at}.\n\n"), "t2", 1), NOW - 1)
+        store.apply(activity(TextDelta(f"Paragraph {at}.\n\n"), "t2", 1), NOW - 1)
 
 
 def errors() -> Screen:
     """Notices, a warning, an error, and a turn that failed."""
-    return told(
-        begun("Deploy it"),
+    return screen_after(
+        run_started("Deploy it"),
         ChatNotice(text="The model was switched to opus."),
         ChatNotice(text="The key in .env is readable by all users of this machine.", level=Level.WARNING),
-        does(TextDelta("I begin with the build.")),
+        activity(TextDelta("I begin with the build.")),
         RunEnded(run="t1", status="failed", message="API error 529: overloaded. Try again in a few minutes.", time=NOW),
         ChatNotice(text='Unknown command: "/deploi" (did you mean "/deploy"?)', level=Level.ERROR),
     )
@@ -506,17 +508,17 @@ def errors() -> Screen:
 def long_line() -> Screen:
     """Lines that are broader than any screen."""
     path = "/" + "/".join(f"a-folder-with-a-long-name-{at}" for at in range(12))
-    return told(
-        begun("x" * 300),
-        *tool("1", "Bash", "y" * 300 + "\n" + "表" * 150, command="cat " + path),
-        does(TextDelta(f"The file is `{path}`.\n\n```\n{'z' * 300}\n```\n\n" + "漢" * 150)),
+    return screen_after(
+        run_started("x" * 300),
+        *tool_call("1", "Bash", "y" * 300 + "\n" + "表" * 150, command="cat " + path),
+        activity(TextDelta(f"The file is `{path}`.\n\n```\n{'z' * 300}\n```\n\n" + "漢" * 150)),
         RunEnded(run="t1", status="done", time=NOW),
     )
 
 
 def shell() -> Screen:
     """A command line of the person."""
-    return told(
+    return screen_after(
         RunStarted(
             run="s1", kind=RunKind.SHELL, prompt="!git status --short", title="git status --short", time=NOW - 2
         ),
@@ -528,8 +530,11 @@ def shell() -> Screen:
 def hostile() -> Screen:
     """Texts that want to do something to the terminal."""
     bad = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe \u200bhidden [bold red]markup[/] \x9b31m"
-    screen = told(
-        begun(bad), *tool("1", bad, bad, command=bad), does(TextDelta(bad)), does(PlanChanged((PlanItem(bad),)))
+    screen = screen_after(
+        run_started(bad),
+        *tool_call("1", bad, bad, command=bad),
+        activity(TextDelta(bad)),
+        activity(PlanChanged((PlanItem(bad),))),
     )
     screen.tasks = (Task("1" + bad, bad, status=TaskStatus.IN_PROGRESS), Task("2", bad, blocked_by=[bad]))
     screen.questions = {"q": QuestionEntry("q", "t1", Question(bad, options=(Option(bad, bad),)), bad)}
@@ -537,15 +542,15 @@ def hostile() -> Screen:
     return screen
 
 
-def crew() -> Screen:
+def called_agents() -> Screen:
     """Sub-agents that the person called, each with something in the transcript."""
-    events: list[ChatEvent] = [begun("@reviewer the diff @tester the suite", "c1", RunKind.AGENTS)]
+    events: list[ChatEvent] = [run_started("@reviewer the diff @tester the suite", "c1", RunKind.AGENTS)]
     for id, name, task in (("a", "reviewer", "the diff"), ("b", "tester", "the suite")):
-        events.append(does(SubagentStarted(id, name, task), "c1", 30))
-        events.append(does(ToolStarted(f"{id}1", "Bash", {"command": f"git diff # {name}"}, agent=id), "c1", 28))
-        events.append(does(ToolEnded(f"{id}1", "ok", agent=id), "c1", 20))
-    events.append(does(SubagentEnded("a", "Two things are wrong."), "c1", 4))
-    return told(*events)
+        events.append(activity(SubagentStarted(id, name, task), "c1", 30))
+        events.append(activity(ToolStarted(f"{id}1", "Bash", {"command": f"git diff # {name}"}, agent=id), "c1", 28))
+        events.append(activity(ToolEnded(f"{id}1", "ok", agent=id), "c1", 20))
+    events.append(activity(SubagentEnded("a", "Two things are wrong."), "c1", 4))
+    return screen_after(*events)
 
 
 def ended_workflow(status: str, message: str, resume: str = "") -> Screen:
@@ -557,7 +562,7 @@ def ended_workflow(status: str, message: str, resume: str = "") -> Screen:
         screen.tasks = tuple(msgspec.structs.replace(task, status=TaskStatus.COMPLETED) for task in screen.tasks)
         run.nodes = {id: NodeEntry(id, "completed", 1) for id in run.nodes}
     run.state, run.ended, run.status, run.message, run.resume = RunState.ENDED, NOW - 3, status, message, resume
-    head = told(
+    head = screen_after(
         RunStarted(run="w1", kind=RunKind.WORKFLOW, title="ralph", prompt='/ralph "Build the login"', time=NOW - 125,
                    session="9f8e7d6c-1111"),
         RunEnded(run="w1", status=status, message=message, resume=resume, time=NOW - 3),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tui.snapshots.capture import SIZES, frames_of
-from tests.tui.snapshots.frames import unreadable, written
+from tests.tui.snapshots.frames import as_text, find_unreadable
 from tests.tui.snapshots.states import STATES
 
 REFERENCES = Path(__file__).with_name("references")
@@ -28,13 +28,15 @@ async def test_states_match_their_references(size: str) -> None:
     states = [state for state in STATES if size in state.sizes]
     other: list[str] = []
     async for state, frames in frames_of(states, size):
-        text, file = written(frames), reference(state.name, size)
+        text, file = as_text(frames), reference(state.name, size)
         if os.environ.get("UPDATE_SNAPSHOTS"):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")
         elif not file.exists() or file.read_text("utf-8") != text:
             other.append(f"{state.name}: {_difference(file, text)}")
-        other += [f"{state.name} in {theme}: {words}" for theme, frame in frames.items() for words in unreadable(frame)]
+        other += [
+            f"{state.name} in {theme}: {words}" for theme, frame in frames.items() for words in find_unreadable(frame)
+        ]
     assert not other, "\n".join([*other, "UPDATE_SNAPSHOTS=1 takes them over, once they are looked at"])
 
 

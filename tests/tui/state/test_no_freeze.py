@@ -72,66 +72,66 @@ WORKFLOW: st.SearchStrategy[wf.WorkflowEvent] = st.one_of(
 class Screens(RuleBasedStateMachine):
     """Several runs at once, told out of order."""
 
-    told: Bundle[ChatEvent] = Bundle("told")
+    applied: Bundle[ChatEvent] = Bundle("told")
 
     def __init__(self) -> None:
         super().__init__()
         self.store = Store()
         self.now = 0.0
 
-    def tell(self, news: ChatEvent) -> ChatEvent:
+    def apply(self, event: ChatEvent) -> ChatEvent:
         self.now += 0.05
-        self.store.apply(news, self.now)
-        return news
+        self.store.apply(event, self.now)
+        return event
 
-    @initialize(target=told)
+    @initialize(target=applied)
     def begin_one(self) -> ChatEvent:
-        return self.tell(RunStarted(run="r1", kind=RunKind.TURN, prompt="hi"))
+        return self.apply(RunStarted(run="r1", kind=RunKind.TURN, prompt="hi"))
 
-    @rule(target=told, run=RUNS, kind=st.sampled_from(list(RunKind)))
+    @rule(target=applied, run=RUNS, kind=st.sampled_from(list(RunKind)))
     def begin(self, run: str, kind: RunKind) -> ChatEvent:
-        return self.tell(RunStarted(run=run, kind=kind, prompt="go", title="t"))
+        return self.apply(RunStarted(run=run, kind=kind, prompt="go", title="t"))
 
     @rule(run=RUNS, kind=st.sampled_from(list(RunKind)))
     def send(self, run: str, kind: RunKind) -> None:
         self.store.begin(run, kind, "go", self.now)
 
-    @rule(target=told, run=RUNS, event=EVENTS)
+    @rule(target=applied, run=RUNS, event=EVENTS)
     def act(self, run: str, event: AgentEvent) -> ChatEvent:
-        return self.tell(Activity(run=run, event=event))
+        return self.apply(Activity(run=run, event=event))
 
-    @rule(target=told, run=RUNS, event=WORKFLOW)
+    @rule(target=applied, run=RUNS, event=WORKFLOW)
     def work(self, run: str, event: wf.WorkflowEvent) -> ChatEvent:
-        return self.tell(WorkflowActivity(run=run, event=event))
+        return self.apply(WorkflowActivity(run=run, event=event))
 
-    @rule(target=told, run=RUNS, text=TEXTS)
+    @rule(target=applied, run=RUNS, text=TEXTS)
     def shell(self, run: str, text: str) -> ChatEvent:
-        return self.tell(ShellOutput(run=run, text=text))
+        return self.apply(ShellOutput(run=run, text=text))
 
-    @rule(target=told, run=RUNS, id=IDS)
+    @rule(target=applied, run=RUNS, id=IDS)
     def ask(self, run: str, id: str) -> ChatEvent:
-        return self.tell(QuestionOpened(id=id, run=run, question=Question("?", id=id)))
+        return self.apply(QuestionOpened(id=id, run=run, question=Question("?", id=id)))
 
-    @rule(target=told, id=IDS, answers=st.sampled_from([None, ("yes",)]))
+    @rule(target=applied, id=IDS, answers=st.sampled_from([None, ("yes",)]))
     def answer(self, id: str, answers: tuple[str, ...] | None) -> ChatEvent:
         self.store.close_question(id)
-        return self.tell(QuestionClosed(id=id, answers=answers))
+        return self.apply(QuestionClosed(id=id, answers=answers))
 
-    @rule(target=told, run=RUNS, status=STATUSES)
+    @rule(target=applied, run=RUNS, status=STATUSES)
     def end(self, run: str, status: str) -> ChatEvent:
-        return self.tell(RunEnded(run=run, status=status, message="so it is", resume="again"))
+        return self.apply(RunEnded(run=run, status=status, message="so it is", resume="again"))
 
-    @rule(news=told)
-    def repeat(self, news: ChatEvent) -> None:
-        self.tell(news)
+    @rule(event=applied)
+    def repeat(self, event: ChatEvent) -> None:
+        self.apply(event)
 
     @rule()
     def clear(self) -> None:
-        self.tell(Cleared())
+        self.apply(Cleared())
 
     @rule()
-    def say(self) -> None:
-        self.tell(ChatNotice(text="x", run="r1"))
+    def show_notice(self) -> None:
+        self.apply(ChatNotice(text="x", run="r1"))
 
     @precondition(lambda self: bool(self.store.screen.blocks))
     @rule(data=st.data())
@@ -151,7 +151,7 @@ class Screens(RuleBasedStateMachine):
         assert intent == Interrupt(run=run, force=before is RunState.STOPPING)
 
     @rule()
-    def stop_what_is_waited_for(self) -> None:
+    def stop_foreground(self) -> None:
         was_busy = self.store.screen.is_busy
         intent = self.store.stop_foreground(self.now)
         assert (intent is not None) == was_busy
@@ -174,7 +174,7 @@ class Screens(RuleBasedStateMachine):
             assert run.is_active or all(node.status != "active" for node in run.nodes.values())
 
     @invariant()
-    def the_tree_is_whole(self) -> None:
+    def tree_is_consistent(self) -> None:
         blocks = self.store.screen.blocks
         assert len({block.id for block in blocks}) == len(blocks)
         above: list[Block] = []
@@ -188,7 +188,7 @@ class Screens(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for run in list(self.store.screen.runs):
-            self.tell(RunEnded(run=run, status="done"))
+            self.apply(RunEnded(run=run, status="done"))
         screen = self.store.screen
         assert not screen.is_busy
         assert not screen.questions

@@ -59,14 +59,14 @@ def ended(run: str = "r", status: str = "done", **more: Any) -> RunEnded:
     return RunEnded(run=run, status=status, **more)
 
 
-def does(*events: AgentEvent, run: str = "r") -> list[Activity]:
+def activity(*events: AgentEvent, run: str = "r") -> list[Activity]:
     return [Activity(run=run, event=event) for event in events]
 
 
-def told(*news: ChatEvent, store: Store | None = None) -> Store:
+def apply_events(*events: ChatEvent, store: Store | None = None) -> Store:
     store = store or Store()
-    for number, one in enumerate(news):
-        store.apply(one, 100.0 + number)
+    for number, event in enumerate(events):
+        store.apply(event, 100.0 + number)
     return store
 
 
@@ -87,23 +87,28 @@ def test_without_an_agent_the_full_instructions_appear_once() -> None:
     for _ in range(2):
         store.apply(StatusChanged(problem="No agent can be used here (atomic demo shows a run)"), 1.0)
 
-    [told] = store.screen.blocks
-    assert (told.kind, told.text) == (BlockKind.WARNING, "No agent can be used here (atomic demo shows a run)")
+    [warning] = store.screen.blocks
+    assert (warning.kind, warning.text) == (
+        BlockKind.WARNING,
+        "No agent can be used here (atomic demo shows a run)",
+    )
 
 
 def test_an_answer_becomes_blocks_and_only_the_last_is_open() -> None:
-    store = told(started(prompt="hi"), *does(TextDelta("One.\n\nTwo.\n\n```py\nx\n\ny"), TextDelta("\n```\nThree")))
+    store = apply_events(
+        started(prompt="hi"), *activity(TextDelta("One.\n\nTwo.\n\n```py\nx\n\ny"), TextDelta("\n```\nThree"))
+    )
     answer = shown(store, BlockKind.ANSWER)
     assert [block.text for block in answer] == ["One.\n", "Two.\n", "```py\nx\n\ny\n```\n", "Three"]
     assert [block.open for block in answer] == [False, False, False, True]
     assert [block.lead for block in answer] == [True, False, False, False]
-    told(ended(), store=store)
+    apply_events(ended(), store=store)
     assert live(store) == []
     assert not store.screen.is_busy
 
 
 def test_interleaved_sub_agents_keep_their_own_blocks() -> None:
-    events = does(
+    events = activity(
         SubagentStarted("a", "alice"),
         SubagentStarted("b", "bob"),
         TextDelta("al", agent="a"),
@@ -112,7 +117,7 @@ def test_interleaved_sub_agents_keep_their_own_blocks() -> None:
         TextDelta("b", agent="b"),
         TextDelta("main"),
     )
-    store = told(started(), *events)
+    store = apply_events(started(), *events)
     assert [(block.title or block.text, block.depth) for block in store.screen.blocks] == [
         ("alice", 0),
         ("alice", 1),
@@ -123,8 +128,8 @@ def test_interleaved_sub_agents_keep_their_own_blocks() -> None:
 
 
 def test_a_sub_agent_of_a_sub_agent_is_indented_further() -> None:
-    events = does(SubagentStarted("a", "a"), SubagentStarted("b", "b", agent="a"), TextDelta("x", agent="b"))
-    store = told(started(), *events)
+    events = activity(SubagentStarted("a", "a"), SubagentStarted("b", "b", agent="a"), TextDelta("x", agent="b"))
+    store = apply_events(started(), *events)
     assert [(block.kind, block.depth) for block in store.screen.blocks] == [
         (BlockKind.SUBAGENT, 0),
         (BlockKind.SUBAGENT, 1),
@@ -133,13 +138,13 @@ def test_a_sub_agent_of_a_sub_agent_is_indented_further() -> None:
 
 
 def test_a_folded_sub_agent_hides_its_blocks_until_unfolded() -> None:
-    events = does(
+    events = activity(
         SubagentStarted("a", "a"),
         SubagentStarted("b", "b", agent="a"),
         TextDelta("x", agent="b"),
         TextDelta("y", agent="a"),
     )
-    store = told(started(), *events)
+    store = apply_events(started(), *events)
     head, inner, deep, own = store.screen.blocks
     assert head.folded
     assert inner.hidden
@@ -159,14 +164,14 @@ def test_a_folded_sub_agent_hides_its_blocks_until_unfolded() -> None:
 
 
 def test_sub_agents_called_by_the_user_are_shown_unfolded() -> None:
-    store = told(started(kind=RunKind.AGENTS), *does(SubagentStarted("a", "a"), TextDelta("x", agent="a")))
+    store = apply_events(started(kind=RunKind.AGENTS), *activity(SubagentStarted("a", "a"), TextDelta("x", agent="a")))
     assert [block.hidden for block in store.screen.blocks] == [False, False]
 
 
 def test_a_tool_call_is_a_card_with_its_subject() -> None:
     edit = {"file_path": "src/auth.py", "old_string": "a\nb", "new_string": "a\nc\nd"}
-    events = does(ToolStarted("t", "Edit", edit), ToolEnded("t", "ok"))
-    store = told(started(), *events)
+    events = activity(ToolStarted("t", "Edit", edit), ToolEnded("t", "ok"))
+    store = apply_events(started(), *events)
     (card,) = shown(store, BlockKind.TOOL)
     assert (card.title, card.detail, card.status) == ("Edit", "src/auth.py  +2 -1", "done")
     assert card.input == " a\n-b\n+c\n+d"
@@ -188,14 +193,14 @@ def test_a_tool_call_is_a_card_with_its_subject() -> None:
     ],
 )
 def test_the_title_and_detail_of_a_card(name: str, input: dict[str, Any], title: str, detail: str) -> None:
-    store = told(started(), *does(ToolStarted("t", name, input)))
+    store = apply_events(started(), *activity(ToolStarted("t", name, input)))
     (card,) = shown(store, BlockKind.TOOL)
     assert (card.title, card.detail) == (title, detail)
 
 
 def test_a_long_output_keeps_its_start_and_end() -> None:
     lines = [f"line {number}\n" for number in range(50_000)]
-    store = told(started(), *does(ToolStarted("t", "Bash", {}), *(ToolOutput("t", line) for line in lines)))
+    store = apply_events(started(), *activity(ToolStarted("t", "Bash", {}), *(ToolOutput("t", line) for line in lines)))
     (card,) = shown(store, BlockKind.TOOL)
     assert card.output.startswith("line 0\n")
     assert card.output.endswith("line 49999\n")
@@ -205,16 +210,18 @@ def test_a_long_output_keeps_its_start_and_end() -> None:
 
 
 def test_a_failed_tool_shows_why() -> None:
-    store = told(started(), *does(ToolStarted("t", "Bash", {}), ToolEnded("t", "out", error="exit 1")))
+    store = apply_events(started(), *activity(ToolStarted("t", "Bash", {}), ToolEnded("t", "out", error="exit 1")))
     (card,) = shown(store, BlockKind.TOOL)
     assert card.status == "failed"
     assert card.output == "out\nexit 1"
 
 
 def test_the_end_of_a_run_ends_its_tools_and_agents() -> None:
-    store = told(
+    store = apply_events(
         started(prompt="go"),
-        *does(ToolStarted("t", "Bash", {}), SubagentStarted("a", "a"), ThinkingDelta("hm", agent="a"), TextDelta("x")),
+        *activity(
+            ToolStarted("t", "Bash", {}), SubagentStarted("a", "a"), ThinkingDelta("hm", agent="a"), TextDelta("x")
+        ),
         QuestionOpened(id="q", run="r", question=Question("Which?")),
         ended(status="interrupted"),
     )
@@ -228,10 +235,10 @@ def test_the_end_of_a_run_ends_its_tools_and_agents() -> None:
 
 
 def test_events_after_the_end_of_a_run_are_dropped() -> None:
-    store = told(started(), *does(TextDelta("a")), ended())
+    store = apply_events(started(), *activity(TextDelta("a")), ended())
     before = len(store.screen.blocks)
-    late = [*does(TextDelta("b"), ToolStarted("t", "Bash", {})), ended(status="failed", message="x"), started()]
-    assert [store.apply(news, 200.0) for news in late] == [Changes.NONE] * 4
+    late = [*activity(TextDelta("b"), ToolStarted("t", "Bash", {})), ended(status="failed", message="x"), started()]
+    assert [store.apply(events, 200.0) for events in late] == [Changes.NONE] * 4
     assert store.apply(QuestionOpened(id="q", run="r", question=Question("?")), 200.0) is Changes.NONE
     assert len(store.screen.blocks) == before
     assert not store.screen.questions
@@ -239,44 +246,44 @@ def test_events_after_the_end_of_a_run_are_dropped() -> None:
 
 
 def test_events_of_an_unknown_run_are_dropped() -> None:
-    store = told(*does(TextDelta("b"), run="nobody"), ended("nobody"), ShellOutput(run="nobody", text="x"))
+    store = apply_events(*activity(TextDelta("b"), run="nobody"), ended("nobody"), ShellOutput(run="nobody", text="x"))
     assert store.screen.blocks == []
     assert store.screen.runs == {}
 
 
 def test_a_reviewer_that_ends_during_another_agent_stays_ended() -> None:
     """The old freeze: a completion was put off while another agent was active, and nobody ever came back to it."""
-    store = told(
+    store = apply_events(
         started(kind=RunKind.AGENTS),
-        *does(SubagentStarted("review", "reviewer"), SubagentStarted("work", "worker")),
-        *does(ToolStarted("t", "Bash", {}, agent="work"), TextDelta("Looks good.", agent="review")),
-        *does(SubagentEnded("review", "Looks good.")),
+        *activity(SubagentStarted("review", "reviewer"), SubagentStarted("work", "worker")),
+        *activity(ToolStarted("t", "Bash", {}, agent="work"), TextDelta("Looks good.", agent="review")),
+        *activity(SubagentEnded("review", "Looks good.")),
     )
     review, work = store.screen.agents["r/review"], store.screen.agents["r/work"]
     assert (review.status, work.status) == ("done", "running")
     assert [block.title for block in live(store)] == ["worker", "Bash"]
     assert store.screen.is_busy
-    told(*does(SubagentEnded("work"), run="r"), ended(), store=store)
+    apply_events(*activity(SubagentEnded("work"), run="r"), ended(), store=store)
     assert not store.screen.is_busy
     assert live(store) == []
 
 
 def test_a_turn_ends_even_if_its_sub_agents_never_end() -> None:
-    store = told(started(), *does(SubagentStarted("a", "a"), TurnEnded(EndReason.DONE)), ended())
+    store = apply_events(started(), *activity(SubagentStarted("a", "a"), TurnEnded(EndReason.DONE)), ended())
     assert not store.screen.is_busy
     assert live(store) == []
 
 
 def test_esc_stops_at_once_and_twice_by_force() -> None:
-    store = told(started("w", RunKind.WORKFLOW), started("t"))
+    store = apply_events(started("w", RunKind.WORKFLOW), started("t"))
     assert store.stop_foreground(5.0) == Interrupt(run="t")
     assert store.screen.runs["t"].state is RunState.STOPPING
     assert store.screen.is_busy
     assert store.stop_foreground(5.1) == Interrupt(run="t", force=True)
     assert store.screen.runs["t"].forced
-    told(ended("t", "interrupted"), store=store)
+    apply_events(ended("t", "interrupted"), store=store)
     assert store.stop_foreground(5.2) == Interrupt(run="w")
-    told(ended("w", "paused"), store=store)
+    apply_events(ended("w", "paused"), store=store)
     assert store.stop_foreground(5.3) is None
     assert store.stop("t", 5.4) is None
 
@@ -286,7 +293,7 @@ def test_a_sent_text_is_shown_before_the_engine_answers() -> None:
     store.begin("r", RunKind.TURN, "hello", 1.0)
     assert store.screen.is_busy
     assert [block.text for block in store.screen.blocks] == ["hello"]
-    told(started(prompt="hello"), *does(TextDelta("hi there you")), ended(), store=store)
+    apply_events(started(prompt="hello"), *activity(TextDelta("hi there you")), ended(), store=store)
     assert kinds(store) == [BlockKind.USER, BlockKind.ANSWER]
     assert not store.screen.is_busy
 
@@ -294,38 +301,40 @@ def test_a_sent_text_is_shown_before_the_engine_answers() -> None:
 def test_a_sent_text_can_turn_out_to_be_a_workflow() -> None:
     store = Store()
     store.begin("r", RunKind.TURN, "/ralph x", 1.0)
-    told(started(kind=RunKind.WORKFLOW, title="ralph", prompt="/ralph x", session="s1"), store=store)
+    apply_events(started(kind=RunKind.WORKFLOW, title="ralph", prompt="/ralph x", session="s1"), store=store)
     assert kinds(store) == [BlockKind.USER, BlockKind.RUN]
     assert store.screen.runs["r"].kind is RunKind.WORKFLOW
     assert store.screen.agents == {}
-    told(ended(status="completed"), store=store)
+    apply_events(ended(status="completed"), store=store)
     assert live(store) == []
 
 
 def test_an_answer_that_was_not_streamed_is_shown() -> None:
-    store = told(started(), *does(TurnEnded(EndReason.DONE, "All at once.")), ended())
+    store = apply_events(started(), *activity(TurnEnded(EndReason.DONE, "All at once.")), ended())
     assert [block.text for block in shown(store, BlockKind.ANSWER)] == ["All at once."]
 
 
 def test_an_error_is_shown_once() -> None:
-    store = told(started(), *does(TurnEnded(EndReason.ERROR, error="boom")), ended(status="failed", message="boom"))
+    store = apply_events(
+        started(), *activity(TurnEnded(EndReason.ERROR, error="boom")), ended(status="failed", message="boom")
+    )
     assert [block.text for block in shown(store, BlockKind.ERROR)] == ["boom"]
 
 
 def test_a_shell_command_is_shown_with_its_output() -> None:
-    store = told(started(kind=RunKind.SHELL, prompt="!ls"), ShellOutput(run="r", text="a\n"), ended())
+    store = apply_events(started(kind=RunKind.SHELL, prompt="!ls"), ShellOutput(run="r", text="a\n"), ended())
     (block,) = store.screen.blocks
     assert (block.kind, block.title, block.output, block.status) == (BlockKind.SHELL, "ls", "a\n", "done")
 
 
 def test_questions_wait_until_they_are_answered() -> None:
     question = QuestionOpened(id="q", run="r", question=Question("Which?", options=("a", "b")), who="planner")
-    store = told(started(), question, question)
+    store = apply_events(started(), question, question)
     assert list(store.screen.questions) == ["q"]
     assert len(shown(store, BlockKind.QUESTION)) == 1
     store.close_question("q")
     assert store.screen.questions == {}
-    told(QuestionClosed(id="q", answers=("b",)), QuestionClosed(id="q", answers=("a",)), store=store)
+    apply_events(QuestionClosed(id="q", answers=("b",)), QuestionClosed(id="q", answers=("a",)), store=store)
     assert [(block.output, block.status) for block in shown(store, BlockKind.QUESTION)] == [("b", "done")]
 
 
@@ -335,63 +344,70 @@ class Workflow:
     def __init__(self) -> None:
         self.seq = 0
 
-    def says(self, kind: type[Any], **fields: Any) -> WorkflowActivity:
+    def event(self, kind: type[Any], **fields: Any) -> WorkflowActivity:
         self.seq += 1
         return WorkflowActivity(run="w", event=kind(run="s1", seq=self.seq, time=float(self.seq), **fields))
 
-    def node(self, node: str, step: str, description: str = "", attempt: int = 1) -> WorkflowActivity:
-        return self.says(wf.NodeStarted, node=node, step_id=step, attempt=attempt, description=description)
+    def node_started(self, node: str, step: str, description: str = "", attempt: int = 1) -> WorkflowActivity:
+        return self.event(wf.NodeStarted, node=node, step_id=step, attempt=attempt, description=description)
 
-    def over(self, node: str, step: str, status: str = "completed", error: str | None = None) -> WorkflowActivity:
-        return self.says(wf.NodeEnded, node=node, step_id=step, attempt=1, status=status, seconds=2.5, error=error)
+    def node_ended(self, node: str, step: str, status: str = "completed", error: str | None = None) -> WorkflowActivity:
+        return self.event(wf.NodeEnded, node=node, step_id=step, attempt=1, status=status, seconds=2.5, error=error)
 
     def agent(self, event: AgentEvent, node: str = "worker", task: str | None = None) -> WorkflowActivity:
-        return self.says(wf.AgentActivity, node=node, task=task, role=node, event=event)
+        return self.event(wf.AgentActivity, node=node, task=task, role=node, event=event)
 
 
-def workflow(*news: ChatEvent) -> Store:
-    return told(RunStarted(run="w", kind=RunKind.WORKFLOW, title="ralph", session="s1"), *news)
+def workflow(*events: ChatEvent) -> Store:
+    return apply_events(RunStarted(run="w", kind=RunKind.WORKFLOW, title="ralph", session="s1"), *events)
 
 
 def test_nodes_count_their_iterations() -> None:
     w = Workflow()
     store = workflow(
-        w.node("plan", "1", "Plans the work"),
-        w.over("plan", "1"),
-        w.node("worker", "2", "Works"),
-        w.node("worker", "2", "Works", attempt=2),
-        w.over("worker", "2"),
-        w.node("worker", "3", "Works"),
+        w.node_started("plan", "1", "Plans the work"),
+        w.node_ended("plan", "1"),
+        w.node_started("worker", "2", "Works"),
+        w.node_started("worker", "2", "Works", attempt=2),
+        w.node_ended("worker", "2"),
+        w.node_started("worker", "3", "Works"),
     )
     nodes = store.screen.runs["w"].nodes
     assert {id: (node.status, node.times) for id, node in nodes.items()} == {
         "plan": ("completed", 1),
         "worker": ("active", 2),
     }
-    told = [(block.text, block.detail, block.status) for block in shown(store, BlockKind.NODE)]
-    assert told == [("Plans the work", "", "done"), ("Works", "", "done"), ("Works", "iteration 2", "running")]
+    nodes_shown = [(block.text, block.detail, block.status) for block in shown(store, BlockKind.NODE)]
+    assert nodes_shown == [("Plans the work", "", "done"), ("Works", "", "done"), ("Works", "iteration 2", "running")]
 
 
 def test_a_node_with_two_steps_is_active_until_both_have_ended() -> None:
     w = Workflow()
-    store = workflow(w.node("map", "1"), w.node("map", "2"), w.agent(TextDelta("x"), "map"), w.over("map", "1"))
+    store = workflow(
+        w.node_started("map", "1"), w.node_started("map", "2"), w.agent(TextDelta("x"), "map"), w.node_ended("map", "1")
+    )
     assert store.screen.runs["w"].nodes["map"].status == "active"
     assert [agent.status for agent in store.screen.agents.values()] == ["running"]
-    told(w.over("map", "2"), store=store)
+    apply_events(w.node_ended("map", "2"), store=store)
     assert store.screen.runs["w"].nodes["map"].status == "completed"
     assert [agent.status for agent in store.screen.agents.values()] == ["done"]
 
 
 def test_nodes_without_a_description_are_shown_only_if_they_fail() -> None:
     w = Workflow()
-    store = workflow(w.node("a", "1"), w.over("a", "1"), w.node("b", "2"), w.over("b", "2", "failed", "no disk"))
+    store = workflow(
+        w.node_started("a", "1"),
+        w.node_ended("a", "1"),
+        w.node_started("b", "2"),
+        w.node_ended("b", "2", "failed", "no disk"),
+    )
     assert [(block.title, block.output) for block in shown(store, BlockKind.NODE)] == [("b", "no disk")]
 
 
 def test_workers_are_listed_with_their_task_and_activity() -> None:
     w = Workflow()
     store = workflow(
-        w.says(wf.TasksChanged, tasks=[Task("3", "refresh endpoint")]),
+        w.event(wf.TasksChanged, tasks=[Task("3", "refresh endpoint")]),
         w.agent(ToolStarted("t", "Bash", {"command": "pytest"}), task="3"),
         w.agent(UsageReported(Usage(10, 5)), task="3"),
     )
@@ -410,7 +426,7 @@ def test_each_turn_of_a_worker_has_its_own_heading() -> None:
 
 def test_a_paused_workflow_shows_how_to_resume_it() -> None:
     store = workflow()
-    told(ended("w", "paused", message="Paused.", resume="atomic resume s1"), store=store)
+    apply_events(ended("w", "paused", message="Paused.", resume="atomic resume s1"), store=store)
     head, end = shown(store, BlockKind.RUN)
     assert head.status == "paused"
     assert (end.text, end.output) == ("Paused.", "atomic resume s1")
@@ -418,23 +434,23 @@ def test_a_paused_workflow_shows_how_to_resume_it() -> None:
 
 def test_the_graph_of_a_finished_run_can_still_be_drawn() -> None:
     store = workflow()
-    told(ended("w", "completed"), GraphDrawn(run="w", lines=("a",), positions={"a": (0, 0, 1)}), store=store)
+    apply_events(ended("w", "completed"), GraphDrawn(run="w", lines=("a",), positions={"a": (0, 0, 1)}), store=store)
     assert store.screen.runs["w"].drawing == ("a",)
 
 
-def history(*news: ChatEvent, junk: int = 0) -> History:
-    raw = [msgspec.Raw(encode(one).strip()) for one in news]
+def history(*events: ChatEvent, junk: int = 0) -> History:
+    raw = [msgspec.Raw(encode(event).strip()) for event in events]
     return History(events=(*raw, *([msgspec.Raw(b'{"type":"of tomorrow"}')] * junk)))
 
 
 def test_a_reopened_conversation_looks_as_before() -> None:
-    news = [
+    events = [
         started(prompt="hi", time=10.0),
-        *does(TextDelta("One.\n\nTwo."), ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "a")),
+        *activity(TextDelta("One.\n\nTwo."), ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "a")),
         ended(time=12.0),
         ChatNotice(text="note"),
     ]
-    live_store, old_store = told(*news), told(history(*news))
+    live_store, old_store = apply_events(*events), apply_events(history(*events))
     fields = ("kind", "text", "title", "detail", "output", "status", "depth", "gap", "lead", "hidden", "folded")
     looks = [[tuple(getattr(b, f) for f in fields) for b in s.screen.blocks] for s in (live_store, old_store)]
     assert looks[0] == looks[1]
@@ -442,14 +458,16 @@ def test_a_reopened_conversation_looks_as_before() -> None:
 
 
 def test_an_unfinished_turn_of_the_history_is_not_active() -> None:
-    store = told(history(started(time=1.0), *does(TextDelta("half"), ToolStarted("t", "Bash", {}))))
+    store = apply_events(history(started(time=1.0), *activity(TextDelta("half"), ToolStarted("t", "Bash", {}))))
     assert not store.screen.is_busy
     assert live(store) == []
 
 
 def test_a_workflow_of_the_history_has_no_spinner_and_shows_how_to_open_it() -> None:
     w = Workflow()
-    store = told(history(started("w", RunKind.WORKFLOW, session="s1", time=1.0), w.node("a", "1", "Does a")))
+    store = apply_events(
+        history(started("w", RunKind.WORKFLOW, session="s1", time=1.0), w.node_started("a", "1", "Does a"))
+    )
     assert not store.screen.is_busy
     assert live(store) == []
     assert "atomic attach s1" in shown(store, BlockKind.RUN)[-1].text
@@ -457,27 +475,33 @@ def test_a_workflow_of_the_history_has_no_spinner_and_shows_how_to_open_it() -> 
 
 def test_a_run_watched_later_keeps_its_own_times() -> None:
     w = Workflow()
-    begun = w.says(wf.RunStarted, workflow="ralph", prompt="x", session_dir="d")
-    over = w.says(wf.RunEnded, status="completed", reason="", message="", exit_code=0)
-    store = told(RunStarted(run="w", kind=RunKind.WORKFLOW, title="ralph", time=100.0), begun)
-    told(w.node("a", "1", "Does a"), w.over("a", "1"), over, ended("w", "completed", time=103.0), store=store)
+    begun = w.event(wf.RunStarted, workflow="ralph", prompt="x", session_dir="d")
+    node_ended = w.event(wf.RunEnded, status="completed", reason="", message="", exit_code=0)
+    store = apply_events(RunStarted(run="w", kind=RunKind.WORKFLOW, title="ralph", time=100.0), begun)
+    apply_events(
+        w.node_started("a", "1", "Does a"),
+        w.node_ended("a", "1"),
+        node_ended,
+        ended("w", "completed", time=103.0),
+        store=store,
+    )
     head, end = shown(store, BlockKind.RUN)
     assert head.seconds == end.seconds == pytest.approx(1.0)
 
 
 def test_a_question_of_the_history_does_not_open() -> None:
     w = Workflow()
-    asked = w.says(wf.QuestionAsked, question=Question("Which?", id="q1"), node="ask")
+    asked = w.event(wf.QuestionAsked, question=Question("Which?", id="q1"), node="ask")
     store = workflow(asked)
     assert [block.status for block in shown(store, BlockKind.QUESTION)] == [""]
-    told(QuestionOpened(id="w:q1", run="w", question=Question("Which?", id="q1"), who="ask"), store=store)
+    apply_events(QuestionOpened(id="w:q1", run="w", question=Question("Which?", id="q1"), who="ask"), store=store)
     assert [block.status for block in shown(store, BlockKind.QUESTION)] == ["waiting"]
-    told(QuestionClosed(id="w:q1", answers=("main",)), ended("w", "completed"), store=store)
+    apply_events(QuestionClosed(id="w:q1", answers=("main",)), ended("w", "completed"), store=store)
     assert [(block.status, block.output) for block in shown(store, BlockKind.QUESTION)] == [("done", "main")]
 
 
 def test_unreadable_events_are_counted_in_one_notice() -> None:
-    store = told(history(ChatNotice(text="x"), junk=3), history())
+    store = apply_events(history(ChatNotice(text="x"), junk=3), history())
     assert [block.text for block in shown(store, BlockKind.WARNING)] == [
         "3 entries of a newer Atomic could not be read."
     ]
@@ -485,9 +509,13 @@ def test_unreadable_events_are_counted_in_one_notice() -> None:
 
 def test_clearing_the_transcript_keeps_a_workflow_running() -> None:
     w = Workflow()
-    store = workflow(w.node("a", "1", "Does a"), w.agent(TextDelta("some text")))
-    told(
-        Cleared(session="new"), w.agent(TextDelta("more text")), w.over("a", "1"), ended("w", "completed"), store=store
+    store = workflow(w.node_started("a", "1", "Does a"), w.agent(TextDelta("some text")))
+    apply_events(
+        Cleared(session="new"),
+        w.agent(TextDelta("more text")),
+        w.node_ended("a", "1"),
+        ended("w", "completed"),
+        store=store,
     )
     assert live(store) == []
     assert not store.screen.is_busy
@@ -496,7 +524,7 @@ def test_clearing_the_transcript_keeps_a_workflow_running() -> None:
 
 def test_plans_and_notices_are_shown() -> None:
     plan = (PlanItem("one"),)
-    store = told(started(), *does(PlanChanged(plan)), ChatNotice(text="careful", level=Level.WARNING))
+    store = apply_events(started(), *activity(PlanChanged(plan)), ChatNotice(text="careful", level=Level.WARNING))
     assert store.screen.plan == plan
     assert shown(store, BlockKind.WARNING)[0].text == "careful"
 
@@ -513,10 +541,10 @@ def test_the_queue_keeps_its_order_and_can_be_edited() -> None:
 
 @pytest.mark.timed
 def test_a_delta_takes_less_than_50_microseconds() -> None:
-    deltas = does(
+    deltas = activity(
         *(TextDelta(f"word {number} of a text.\n\n" if number % 9 == 0 else "word ") for number in range(5000))
     )
-    store = told(started())
+    store = apply_events(started())
     before = time.process_time()
     for delta in deltas:
         store.apply(delta, 1.0)
@@ -525,12 +553,12 @@ def test_a_delta_takes_less_than_50_microseconds() -> None:
 
 def test_the_steps_of_all_tasks_mark_one_node_of_the_drawing() -> None:
     w = Workflow()
-    store = workflow(w.node("work[1]", "1"), w.node("work[a/b]", "2"))
+    store = workflow(w.node_started("work[1]", "1"), w.node_started("work[a/b]", "2"))
     nodes = store.screen.runs["w"].nodes
     assert {id: (node.status, node.times) for id, node in nodes.items()} == {"work": ("active", 2)}
-    told(w.over("work[1]", "1"), store=store)
+    apply_events(w.node_ended("work[1]", "1"), store=store)
     assert nodes["work"].status == "active"
-    told(w.over("work[a/b]", "2"), store=store)
+    apply_events(w.node_ended("work[a/b]", "2"), store=store)
     assert nodes["work"].status == "completed"
 
 
@@ -538,9 +566,9 @@ def test_the_steps_of_all_tasks_mark_one_node_of_the_drawing() -> None:
 def test_interrupted_work_does_not_look_done(status: str) -> None:
     w = Workflow()
     store = workflow(
-        w.node("fix[1]", "s", "Fixes it"),
+        w.node_started("fix[1]", "s", "Fixes it"),
         w.agent(TextDelta("a"), "fix[1]"),
-        w.over("fix[1]", "s", status),
+        w.node_ended("fix[1]", "s", status),
         ended("w", status="paused"),
     )
     (node,) = shown(store, BlockKind.NODE)
@@ -559,5 +587,5 @@ def test_a_workflow_sums_up_the_cost_of_all_its_turns() -> None:
 
     store = workflow(*turn("1", 0.25), *turn("2", 0.5), w.agent(UsageReported(Usage(1, 1)), task="3"))
     assert store.screen.runs["w"].usage == Usage(21, 11, 0, 0.75)
-    told(ended("w", status="completed"), store=store)
+    apply_events(ended("w", status="completed"), store=store)
     assert shown(store, BlockKind.RUN)[-1].input == "$0.75"

@@ -174,7 +174,7 @@ class Emulator:
         elif final == "m" and not private:
             self.attributes_are_plain = first == 0 and len(values) < 2
         elif final in "cnpqt":
-            self._asked(private, first, between, final)
+            self._answer_query(private, first, between, final)
         elif not private:
             self._edit(final, values, first)
 
@@ -191,7 +191,7 @@ class Emulator:
         elif private == "<":
             del self.keyboard[-max(1, flags) :]
 
-    def _asked(self, private: str, first: int, between: str, final: str) -> None:
+    def _answer_query(self, private: str, first: int, between: str, final: str) -> None:
         if final == "c" and not private:
             self.answers += b"\x1b[?62;22c"
         elif final == "c" and private == ">":

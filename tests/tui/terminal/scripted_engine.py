@@ -57,7 +57,7 @@ COMMANDS = (
 )
 
 
-class Scripted:
+class ScriptedEngine:
     """One engine."""
 
     def __init__(self, wire: asyncio.StreamWriter) -> None:
@@ -65,44 +65,46 @@ class Scripted:
         self._runs: dict[str, asyncio.Task[None]] = {}
         self._answers: dict[str, asyncio.Future[tuple[str, ...] | None]] = {}
 
-    def say(self, *news: ChatEvent) -> None:
-        self._wire.write(b"".join(map(encode, news)))
+    def emit(self, *events: ChatEvent) -> None:
+        self._wire.write(b"".join(map(encode, events)))
 
     def begin(self, session: str) -> None:
-        self.say(
+        self.emit(
             StatusChanged(session=session, provider="claude", model="opus", project="~/shop", branch="main", ready=True)
         )
-        self.say(CommandsListed(commands=COMMANDS))
+        self.emit(CommandsListed(commands=COMMANDS))
         if session.startswith("many-"):
             self._remember(int(session.removeprefix("many-")))
 
     def _remember(self, messages: int) -> None:
-        told = [msgspec.Raw(msgspec.json.encode(news)) for number in range(messages // 2) for news in _exchange(number)]
-        for at in range(0, len(told), 2_000):
-            self.say(History(events=tuple(told[at : at + 2_000]), last=at + 2_000 >= len(told)))
+        events = [
+            msgspec.Raw(msgspec.json.encode(event)) for number in range(messages // 2) for event in _exchange(number)
+        ]
+        for at in range(0, len(events), 2_000):
+            self.emit(History(events=tuple(events[at : at + 2_000]), last=at + 2_000 >= len(events)))
 
-    async def hear(self, intent: Intent) -> bool:
+    async def handle(self, intent: Intent) -> bool:
         """Carry an intent out; False: it was the last."""
         match intent:
             case Submit(run=run, text=text):
                 self._runs[run] = asyncio.create_task(self._run(run, text))
             case Shell(run=run, command=command):
-                self.say(
+                self.emit(
                     RunStarted(run=run, kind=RunKind.SHELL, title=command), ShellOutput(run=run, text=f"$ {command}\n")
                 )
-                self.say(RunEnded(run=run, status="done"))
+                self.emit(RunEnded(run=run, status="done"))
             case Interrupt(run=run, force=force):
                 if run in self._runs and (force or not self._runs[run].get_name().startswith("deaf")):
                     self._runs[run].cancel()
             case Answer(question=id, answers=answers):
                 self._answers.pop(id).set_result(answers)
             case Picked(value=str(value)):
-                self.say(
+                self.emit(
                     RunStarted(run="picked", kind=RunKind.COMMAND), ChatNotice(text=f"Picked: {value}", run="picked")
                 )
-                self.say(RunEnded(run="picked", status="done"))
+                self.emit(RunEnded(run="picked", status="done"))
             case Leave():
-                self.say(Left(message=f"Go on with: atomic chat --resume {SESSION}"))
+                self.emit(Left(message=f"Go on with: atomic chat --resume {SESSION}"))
                 return False
             case _:
                 pass
@@ -113,14 +115,14 @@ class Scripted:
         task = asyncio.current_task()
         assert task is not None
         task.set_name(text)
-        self.say(RunStarted(run=run, kind=RunKind.TURN, prompt=text))
+        self.emit(RunStarted(run=run, kind=RunKind.TURN, prompt=text))
         try:
             await self._turn(run, text)
         except asyncio.CancelledError:
             status = "interrupted"
         finally:
             reason = EndReason.DONE if status == "done" else EndReason.INTERRUPTED
-            self.say(Activity(run=run, event=TurnEnded(reason)), RunEnded(run=run, status=status))
+            self.emit(Activity(run=run, event=TurnEnded(reason)), RunEnded(run=run, status=status))
 
     async def _turn(self, run: str, text: str) -> None:
         match text.split():
@@ -130,18 +132,18 @@ class Scripted:
                 await self._ask(run)
             case ["pick"]:
                 rows = (PickRow("dark", "dark"), PickRow("light", "light"))
-                self.say(PickOpened(request=run, kind=PickKind.THEME, title="Theme", rows=rows))
+                self.emit(PickOpened(request=run, kind=PickKind.THEME, title="Theme", rows=rows))
             case ["tool"]:
-                self.say(Activity(run=run, event=ToolStarted("t1", "Bash", {"command": "pytest -q"})))
-                self.say(Activity(run=run, event=ToolEnded("t1", "41 passed in 7.90s")))
-                self.say(Activity(run=run, event=TextDelta("All tests pass.")))
+                self.emit(Activity(run=run, event=ToolStarted("t1", "Bash", {"command": "pytest -q"})))
+                self.emit(Activity(run=run, event=ToolEnded("t1", "41 passed in 7.90s")))
+                self.emit(Activity(run=run, event=TextDelta("All tests pass.")))
             case ["hang"] | ["deaf"]:
-                self.say(Activity(run=run, event=TextDelta("I work and work.\n\n")))
+                self.emit(Activity(run=run, event=TextDelta("I work and work.\n\n")))
                 await asyncio.Event().wait()
             case ["die"]:
                 os.kill(os.getpid(), signal.SIGKILL)
             case _:
-                self.say(Activity(run=run, event=TextDelta(f"You said: {text}")))
+                self.emit(Activity(run=run, event=TextDelta(f"You said: {text}")))
 
     async def _stream(self, run: str, deltas: int, rate: float) -> None:
         loop = asyncio.get_running_loop()
@@ -149,25 +151,25 @@ class Scripted:
         for number, piece in enumerate(islice(pieces(), deltas)):
             if rate and (wait := began + number / rate - loop.time()) > 0:
                 await asyncio.sleep(wait)
-            self.say(Activity(run=run, event=TextDelta(piece)))
+            self.emit(Activity(run=run, event=TextDelta(piece)))
             await self._wire.drain()
-        self.say(Activity(run=run, event=TextDelta("\n\nSTREAM-DONE")))
+        self.emit(Activity(run=run, event=TextDelta("\n\nSTREAM-DONE")))
 
     async def _ask(self, run: str) -> None:
         question = Question("Which branch?", options=("main", "develop"))
         self._answers["q1"] = asyncio.get_running_loop().create_future()
-        self.say(QuestionOpened(id="q1", run=run, question=question, who="worker"))
+        self.emit(QuestionOpened(id="q1", run=run, question=question, who="worker"))
         answers = await self._answers["q1"]
-        self.say(QuestionClosed(id="q1", answers=answers))
-        self.say(Activity(run=run, event=TextDelta(f"Answered: {', '.join(answers or ('nothing',))}")))
+        self.emit(QuestionClosed(id="q1", answers=answers))
+        self.emit(Activity(run=run, event=TextDelta(f"Answered: {', '.join(answers or ('nothing',))}")))
 
 
 def _exchange(number: int) -> list[ChatEvent]:
     run = f"old-{number}"
-    words = "".join(islice(pieces(number), 12))
+    text = "".join(islice(pieces(number), 12))
     return [
         RunStarted(run=run, kind=RunKind.TURN, prompt=f"question {number}"),
-        Activity(run=run, event=TextDelta(f"answer {number}: {words}")),
+        Activity(run=run, event=TextDelta(f"answer {number}: {text}")),
         RunEnded(run=run, status="done"),
     ]
 
@@ -179,10 +181,10 @@ async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 async def main(fd: int, session: str) -> None:
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=fd), limit=64 * 1024 * 1024)
-    engine = Scripted(writer)
+    engine = ScriptedEngine(writer)
     engine.begin(session or SESSION)
     async for line in _lines(reader):
-        if not await engine.hear(decode_intent(line)):
+        if not await engine.handle(decode_intent(line)):
             break
     await writer.drain()
     os._exit(0)
@@ -192,5 +194,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--resume", default="")
-    asked, _ = parser.parse_known_args(sys.argv[1:])
-    asyncio.run(main(asked.fd, asked.resume))
+    arguments, _ = parser.parse_known_args(sys.argv[1:])
+    asyncio.run(main(arguments.fd, arguments.resume))

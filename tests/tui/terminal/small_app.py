@@ -12,7 +12,7 @@ from textual.widgets import Input, Static
 from atomic.tui.supervisor import Report
 
 
-class Small(App[None]):
+class SmallApp(App[None]):
     """What is typed and sent is how it ends."""
 
     def __init__(self, background: str, report: Report) -> None:
@@ -25,14 +25,14 @@ class Small(App[None]):
 
     def on_mount(self) -> None:
         self.query_one(Input).cursor_blink = False
-        self.say(f"READY on {self.colour or 'unknown'}")
+        self.set_status(f"READY on {self.colour or 'unknown'}")
         self.report.way("chat", "go on with: atomic chat --resume abc")
 
-    def say(self, text: str) -> None:
+    def set_status(self, text: str) -> None:
         self.query_one("#status", Static).update(text)
 
     def set_background(self, colour: str) -> None:
-        self.say(f"READY on {colour}, late")
+        self.set_status(f"READY on {colour}, late")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         match event.value:
@@ -46,9 +46,9 @@ class Small(App[None]):
             case "segv":
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "stuck":
-                self.say("STUCK")
+                self.set_status("STUCK")
                 self.call_after_refresh(self.set_timer, 0.05, lambda: time.sleep(600))
             case "suspend":
                 self.action_suspend_process()
             case _:
-                self.say(f"GOT {event.value}")
+                self.set_status(f"GOT {event.value}")

@@ -11,9 +11,9 @@ from atomic.tui.terminal import Terminal
 
 def run(request: ChatRequest, terminal: Terminal, report: Report) -> int:
     from atomic.tui.screen import run_app
-    from tests.tui.terminal.small_app import Small
+    from tests.tui.terminal.small_app import SmallApp
 
-    return run_app(lambda background: Small(background, report), terminal, report)
+    return run_app(lambda background: SmallApp(background, report), terminal, report)
 
 
 if __name__ == "__main__":

@@ -67,10 +67,10 @@ def test_a_terminal_that_does_not_answer_causes_no_delay(env: dict[str, str]) ->
 
 def test_no_heavy_module_is_imported_for_the_first_frame() -> None:
     code = "import sys; import atomic.tui.main; print(*sys.modules)"
-    told = subprocess.run(
+    done = subprocess.run(
         (sys.executable, "-c", code), env={"PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=True
     )
-    assert not {"textual", "rich", "asyncio", "msgspec", "typing", "json", "re"} & set(told.stdout.split())
+    assert not {"textual", "rich", "asyncio", "msgspec", "typing", "json", "re"} & set(done.stdout.split())
 
 
 TYPED = st.binary(max_size=40).map(lambda data: data.replace(b"\x1b", b""))
@@ -78,15 +78,15 @@ TYPED = st.binary(max_size=40).map(lambda data: data.replace(b"\x1b", b""))
 
 @given(before=TYPED, after=TYPED, cut=st.integers(0, 100))
 def test_the_terminals_answer_is_removed_wherever_it_is_cut(before: bytes, after: bytes, cut: int) -> None:
-    heard: list[str] = []
+    answers: list[str] = []
     sent = before + b"\x1b]11;rgb:0000/0000/0000\x1b\\" + after
-    answer = BackgroundFilter(heard.append)
+    answer = BackgroundFilter(answers.append)
     got = b"".join(answer.strip(piece) for piece in (sent[:cut], sent[cut:]) if piece)
     # An escape alone has left already when the rest comes: no terminal cuts there.
-    if sent[:cut].endswith(b"\x1b") and not heard:
+    if sent[:cut].endswith(b"\x1b") and not answers:
         return
     assert got == before + after
-    assert heard == ["rgb:0000/0000/0000"]
+    assert answers == ["rgb:0000/0000/0000"]
 
 
 def test_alt_with_a_bracket_is_passed_on() -> None:

@@ -86,9 +86,9 @@ def test_piped_lines_answer_questions_in_order(env: dict[str, str]) -> None:
         PLAIN, env=env, cwd=ROOT, input=lines, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    said = ("Answered: develop", "Picked: light", "You said: next", "Which branch?", "Go on with:")
-    places = [done.stdout.rindex(words) for words in said]
-    assert places == sorted(places), done.stdout
+    expected = ("Answered: develop", "Picked: light", "You said: next", "Which branch?", "Go on with:")
+    positions = [done.stdout.rindex(words) for words in expected]
+    assert positions == sorted(positions), done.stdout
 
 
 def test_a_dumb_terminal_gets_plain_mode(env: dict[str, str], tmp_path: Path) -> None:

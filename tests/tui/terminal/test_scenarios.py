@@ -58,7 +58,7 @@ def test_a_workflow_is_paused_by_escape_and_resumed(user: User) -> None:
         assert ledger(user)[-1] == "over"
 
 
-def _under_way(one: Window, user: User) -> str:
+def _start_slow_workflow(one: Window, user: User) -> str:
     """A workflow that waits in its second step; the id of its session."""
     one.shows("puppet")
     one.type("/steps build it\r")
@@ -79,7 +79,7 @@ def test_leaving_during_a_workflow_prints_how_to_resume_it(user: User, how: str,
     use_puppet(user)
     workflow(user, "steps", SLOW)
     with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
-        id = _under_way(one, user)
+        id = _start_slow_workflow(one, user)
         if how == "signal":
             one.process.terminate()
         elif how == "ctrl+c twice":
@@ -99,7 +99,7 @@ def test_a_closed_window_pauses_a_workflow(user: User) -> None:
     use_puppet(user)
     workflow(user, "steps", SLOW)
     with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
-        _under_way(one, user)
+        _start_slow_workflow(one, user)
         one.hang_up()
         assert one.process.wait(20) == 129
     assert session(user)["status"] == "paused"

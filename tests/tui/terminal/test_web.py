@@ -64,8 +64,8 @@ class Server:
 
 
 @contextmanager
-def serving(env: dict[str, str], words: Sequence[str] = SERVER, cwd: Path = ROOT) -> Generator[Server]:
-    process = subprocess.Popen(words, env=env, cwd=cwd, stdout=subprocess.PIPE, text=True, start_new_session=True)
+def run_server_process(env: dict[str, str], command: Sequence[str] = SERVER, cwd: Path = ROOT) -> Generator[Server]:
+    process = subprocess.Popen(command, env=env, cwd=cwd, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         yield Server(process)
     finally:
@@ -78,7 +78,7 @@ def serving(env: dict[str, str], words: Sequence[str] = SERVER, cwd: Path = ROOT
 
 @pytest.fixture
 def server(env: dict[str, str]) -> Iterator[Server]:
-    with serving(env) as one:
+    with run_server_process(env) as one:
         yield one
 
 
@@ -151,10 +151,10 @@ class Tab:
         self.is_open = True
         width, height = (int(part.partition("=")[2]) for part in urlsplit(socket.url).query.split("&")[:2])
         self.screen = Emulator(width, height)
-        socket.on("framereceived", self._hear)
+        socket.on("framereceived", self._receive)
         socket.on("close", lambda _: setattr(self, "is_open", False))
 
-    def _hear(self, data: str | bytes) -> None:
+    def _receive(self, data: str | bytes) -> None:
         if isinstance(data, bytes):
             self.screen.feed(data)
 
@@ -163,22 +163,22 @@ class Tab:
         self.page.wait_for_selector("body.-first-byte", state="attached", timeout=30_000)
         self.shows(words)
 
-    def say(self, text: str) -> None:
+    def send(self, text: str) -> None:
         self.page.keyboard.type(text)
         self.shows(text)
         self.page.keyboard.press("Enter")
 
     def shows(self, words: str) -> None:
-        wait_until(lambda: self._look(lambda: self.screen.has(words)), f"{words!r}:\n{self.screen.text}")
+        wait_until(lambda: self._check(lambda: self.screen.has(words)), f"{words!r}:\n{self.screen.text}")
 
     def closes(self) -> None:
-        wait_until(lambda: self._look(lambda: not self.is_open), "end of the connection")
+        wait_until(lambda: self._check(lambda: not self.is_open), "end of the connection")
 
-    def _look(self, is_so: object) -> bool:
+    def _check(self, condition: object) -> bool:
         """Frames arrive only while playwright is at work."""
-        assert callable(is_so)
+        assert callable(condition)
         self.page.wait_for_timeout(20)
-        return bool(is_so())
+        return bool(condition())
 
 
 @pytest.fixture
@@ -191,11 +191,11 @@ def tab(chromium: Browser) -> Iterator[Tab]:
 def test_a_conversation_in_a_browser(server: Server, tab: Tab) -> None:
     tab.open(server.address)
     assert "token" not in tab.page.url
-    tab.say("hello browser")
+    tab.send("hello browser")
     tab.shows("You said: hello browser")
-    tab.say("stream 100 0")
+    tab.send("stream 100 0")
     tab.shows("STREAM-DONE")
-    tab.say("ask")
+    tab.send("ask")
     tab.shows("Which branch?")
     if not tab.screen.has("F6 later"):  # it opens by itself, unless somebody types
         tab.page.keyboard.press("F6")
@@ -208,9 +208,9 @@ def test_a_conversation_in_a_browser(server: Server, tab: Tab) -> None:
 def test_the_web_command_works_with_the_users_agent(tmp_path: Path, tab: Tab) -> None:
     user = User(tmp_path)
     use_puppet(user)
-    with serving(user.env, (*ATOMIC, "chat", "--web", "-a", AGENT), user.project) as server:
+    with run_server_process(user.env, (*ATOMIC, "chat", "--web", "-a", AGENT), user.project) as server:
         tab.open(server.address, "puppet")
-        tab.say(steps({"say": "Aye"}, {"say": " aye."}))
+        tab.send(steps({"say": "Aye"}, {"say": " aye."}))
         tab.shows("Aye aye.")
         tab.page.keyboard.press("Control+d")
         wait_until(lambda: tab.page.wait_for_timeout(20) or server.process.poll() is not None, "end of the server")
@@ -234,7 +234,7 @@ def test_a_page_of_another_origin_cannot_connect(server: Server, tab: Tab) -> No
 
 def test_screens_end_when_the_server_is_killed(server: Server, tab: Tab) -> None:
     tab.open(server.address)
-    tab.say("hang")
+    tab.send("hang")
     tab.shows("I work and work.")
     below = tree(server.process.pid)[1:]
     assert len(below) >= 2, "a screen and its engine"
@@ -246,7 +246,7 @@ def test_screens_end_when_the_server_is_killed(server: Server, tab: Tab) -> None
 @pytest.mark.full
 def test_the_server_ends_with_its_screen(server: Server, tab: Tab) -> None:
     tab.open(server.address)
-    tab.say("hello")
+    tab.send("hello")
     tab.shows("You said: hello")
     tab.page.keyboard.press("Control+d")
     wait_until(lambda: tab.page.wait_for_timeout(20) or server.process.poll() is not None, "end of the server")

@@ -56,9 +56,9 @@ class Tmux:
         """Wait for a question: its dialog opens by itself once nobody has typed for a moment."""
         self.shows("F6 later", timeout=timeout)
 
-    def _until(self, is_so: Callable[[str], bool], what: str, timeout: float) -> str:
+    def _until(self, condition: Callable[[str], bool], what: str, timeout: float) -> str:
         end = monotonic() + timeout
-        while not is_so(text := self.text):
+        while not condition(text := self.text):
             assert monotonic() < end, f"no {what} after {timeout} s:\n{text}"
             sleep(0.05)
         return text

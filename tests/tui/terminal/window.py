@@ -27,7 +27,7 @@ class Window:
 
     def __init__(
         self,
-        words: Sequence[str | Path],
+        command: Sequence[str | Path],
         *,
         env: Mapping[str, str],
         cwd: Path,
@@ -50,7 +50,7 @@ class Window:
             os.write(self._keyboard, ahead)
         self.began = perf_counter()
         self.process = subprocess.Popen(
-            [str(word) for word in words],
+            [str(word) for word in command],
             env={"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", **env},
             cwd=cwd, stdin=self._screen, stdout=self._screen, stderr=self._screen, start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
@@ -94,11 +94,11 @@ class Window:
         """Wait until words have gone."""
         return self.wait(lambda: not self.emulator.has(words), f"{words!r} to go", timeout)
 
-    def wait(self, is_so: Callable[[], object], what: str, timeout: float = PATIENCE) -> float:
+    def wait(self, condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> float:
         """Wait until something is so; when the bytes came that made it so."""
         end = monotonic() + timeout
         with self._changed:
-            while not is_so():
+            while not condition():
                 left = end - monotonic()
                 if left <= 0:
                     raise AssertionError(f"no {what} after {timeout} s:\n{self.emulator.text}")
@@ -177,9 +177,9 @@ class Window:
 
 
 @contextmanager
-def window(words: Sequence[str | Path], **options: Any) -> Generator[Window]:
+def window(command: Sequence[str | Path], **options: Any) -> Generator[Window]:
     """A window that is closed in the end, with all that runs in it."""
-    one = Window(words, **options)
+    one = Window(command, **options)
     try:
         yield one
     finally:

@@ -17,7 +17,7 @@ from atomic.tui.transcript.blocks import Painter
 from atomic.tui.transcript.palette import Palette
 from tests.tui.hostile import vectors
 from tests.tui.terminal_effects import effects
-from tests.tui.transcript.transcript_app import Stage, turn
+from tests.tui.transcript.transcript_app import TranscriptApp, turn
 
 VECTORS = vectors()
 CONSOLE = Console(color_system="truecolor", force_terminal=True)
@@ -61,8 +61,8 @@ def check(strips: list[Strip]) -> None:
 @pytest.mark.parametrize("text", VECTORS, ids=range(len(VECTORS)))
 def test_hostile_texts_have_no_effect_in_any_block(text: str) -> None:
     store = Store()
-    for news in everywhere(text):
-        store.apply(news, 1.0)
+    for event in everywhere(text):
+        store.apply(event, 1.0)
     for block in store.screen.blocks:
         block.folded = block.hidden = False
     painter = Painter(PALETTE, 60)
@@ -70,7 +70,7 @@ def test_hostile_texts_have_no_effect_in_any_block(text: str) -> None:
 
 
 async def test_hostile_texts_have_no_effect_in_the_view() -> None:
-    app = Stage(turn(*(Notice(text) for text in VECTORS), TextDelta("\n\n".join(VECTORS))))
+    app = TranscriptApp(turn(*(Notice(text) for text in VECTORS), TextDelta("\n\n".join(VECTORS))))
     async with app.run_test(size=(80, 40)) as pilot:
         await pilot.pause()
         app.view.action_scroll_start()

@@ -15,7 +15,7 @@ from atomic.providers.events import SubagentStarted, TextDelta, ToolEnded, ToolS
 from atomic.tui.transcript import blocks
 from atomic.tui.transcript.blocks import Painter
 from atomic.tui.transcript.palette import Palette
-from tests.tui.transcript.transcript_app import Stage, turn
+from tests.tui.transcript.transcript_app import TranscriptApp, turn
 
 
 def paragraphs(count: int, first: int = 0) -> str:
@@ -27,8 +27,8 @@ def many(count: int, run: str = "r1") -> list[ChatEvent]:
     return turn(TextDelta(paragraphs(count)), run=run)
 
 
-def stage(*news: ChatEvent) -> Stage:
-    return Stage(news)
+def transcript(*events: ChatEvent) -> TranscriptApp:
+    return TranscriptApp(events)
 
 
 async def settle(pilot: Pilot[None]) -> None:
@@ -36,23 +36,23 @@ async def settle(pilot: Pilot[None]) -> None:
 
 
 async def test_the_view_follows_the_end_while_text_arrives() -> None:
-    app = stage(*turn(ends=False))
+    app = transcript(*turn(ends=False))
     async with app.run_test(size=(60, 12)) as pilot:
         for number in range(40):
-            app.tell(Activity(run="r1", event=TextDelta(f"P{number}\n\n")))
+            app.show_events(Activity(run="r1", event=TextDelta(f"P{number}\n\n")))
             await settle(pilot)
             assert app.rows()[-1].endswith(f"P{number}") or app.rows()[-1] == ""
         assert app.view.is_following
 
 
 async def test_a_reader_who_scrolled_up_is_not_moved() -> None:
-    app = stage(*turn(TextDelta(paragraphs(80)), ends=False))
+    app = transcript(*turn(TextDelta(paragraphs(80)), ends=False))
     async with app.run_test(size=(60, 12)) as pilot:
         await pilot.press("pageup")
         await pilot.press("pageup")
         before = app.rows()
         for number in range(5):
-            app.tell(Activity(run="r1", event=TextDelta(f"new {number}\n\n")))
+            app.show_events(Activity(run="r1", event=TextDelta(f"new {number}\n\n")))
             await settle(pilot)
         assert not app.view.is_following
         assert app.rows()[:-1] == before[:-1]
@@ -64,22 +64,22 @@ async def test_a_reader_who_scrolled_up_is_not_moved() -> None:
 
 
 async def test_blocks_inserted_above_do_not_move_the_view() -> None:
-    news = turn(SubagentStarted("a", "alice"), TextDelta(paragraphs(80)), ends=False)
-    app = stage(*news)
+    events = turn(SubagentStarted("a", "alice"), TextDelta(paragraphs(80)), ends=False)
+    app = transcript(*events)
     async with app.run_test(size=(60, 12)) as pilot:
         app.store.toggle(app.store.screen.blocks[1].id)
-        app.tell()
+        app.show_events()
         await pilot.press("pageup")
         before = app.rows()
         for number in range(30):
-            app.tell(Activity(run="r1", event=TextDelta(f"alice {number}\n\n", agent="a")))
+            app.show_events(Activity(run="r1", event=TextDelta(f"alice {number}\n\n", agent="a")))
         await settle(pilot)
         assert app.rows()[:-1] == before[:-1]
 
 
 @pytest.mark.parametrize("size", [(30, 7), (80, 24), (120, 40)])
 async def test_pages_join_although_heights_are_estimated(size: tuple[int, int]) -> None:
-    app = stage(*many(120))
+    app = transcript(*many(120))
     async with app.run_test(size=size) as pilot:
         pages = [app.rows()]
         for _ in range(400):
@@ -98,7 +98,7 @@ async def test_pages_join_although_heights_are_estimated(size: tuple[int, int]) 
 
 
 async def test_home_and_end_scroll_to_the_ends() -> None:
-    app = stage(*many(60))
+    app = transcript(*many(60))
     async with app.run_test(size=(60, 12)) as pilot:
         app.view.focus()
         await pilot.press("home")
@@ -110,7 +110,7 @@ async def test_home_and_end_scroll_to_the_ends() -> None:
 
 
 async def test_the_wheel_scrolls_three_lines() -> None:
-    app = stage(*many(60))
+    app = transcript(*many(60))
     async with app.run_test(size=(60, 12)) as pilot:
         before = app.rows()
         await pilot._post_mouse_events([_wheel_up()], app.view, (5, 5))  # pyright: ignore[reportPrivateUsage]
@@ -128,7 +128,7 @@ def _wheel_up() -> type:
 
 
 async def test_dragging_the_scrollbar_scrolls_far() -> None:
-    app = stage(*many(300))
+    app = transcript(*many(300))
     async with app.run_test(size=(60, 12)) as pilot:
         app.view.scroll_to(y=100, animate=False)
         await settle(pilot)
@@ -140,7 +140,7 @@ async def test_dragging_the_scrollbar_scrolls_far() -> None:
 
 async def test_a_click_unfolds_a_card_and_it_stays_where_it_is() -> None:
     tools = [ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "\n".join(f"out {n}" for n in range(30)))]
-    app = stage(*turn(TextDelta("Before.\n\n"), *tools))
+    app = transcript(*turn(TextDelta("Before.\n\n"), *tools))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
         at = next(y for y, row in enumerate(app.rows()) if row.startswith("▸ Bash"))
@@ -156,10 +156,10 @@ async def test_a_click_unfolds_a_card_and_it_stays_where_it_is() -> None:
 
 
 async def test_a_click_on_the_pill_scrolls_to_the_end() -> None:
-    app = stage(*turn(TextDelta(paragraphs(80)), ends=False))
+    app = transcript(*turn(TextDelta(paragraphs(80)), ends=False))
     async with app.run_test(size=(60, 12)) as pilot:
         app.view.action_page_up()
-        app.tell(Activity(run="r1", event=TextDelta("new\n\n")))
+        app.show_events(Activity(run="r1", event=TextDelta("new\n\n")))
         await settle(pilot)
         await pilot.click(app.view, offset=(50, 11))
         await settle(pilot)
@@ -167,7 +167,7 @@ async def test_a_click_on_the_pill_scrolls_to_the_end() -> None:
 
 
 async def test_a_click_on_a_link_opens_it() -> None:
-    app = stage(*turn(TextDelta("See https://example.org/a now.")))
+    app = transcript(*turn(TextDelta("See https://example.org/a now.")))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
         at = next(y for y, row in enumerate(app.rows()) if "https" in row)
@@ -177,7 +177,7 @@ async def test_a_click_on_a_link_opens_it() -> None:
 
 
 async def test_selected_text_has_no_decoration() -> None:
-    app = stage(*turn(TextDelta("Hello there friend.\n\nSecond one.")))
+    app = transcript(*turn(TextDelta("Hello there friend.\n\nSecond one.")))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
         first = next(y for y, row in enumerate(app.rows()) if "Hello" in row)
@@ -188,15 +188,15 @@ async def test_selected_text_has_no_decoration() -> None:
         await settle(pilot)
         assert app.view.selected_text() == "there friend.\n\nSecond"
         assert app.screen.get_selected_text() == "there friend.\n\nSecond"
-        plain = Stage(turn(TextDelta("Hello there friend.\n\nSecond one.")))
+        plain = TranscriptApp(turn(TextDelta("Hello there friend.\n\nSecond one.")))
         async with plain.run_test(size=(60, 12)):
-            marked, clean = (stage.view.render_line(first) for stage in (app, plain))
+            marked, clean = (transcript.view.render_line(first) for transcript in (app, plain))
             assert marked.text == clean.text
             assert [s.style.bgcolor for s in marked if s.style] != [s.style.bgcolor for s in clean if s.style]
 
 
 async def test_selecting_all_copies_the_source() -> None:
-    app = stage(*turn(TextDelta("**Bold** text.\n\n| a |\n|---|\n| b |\n")))
+    app = transcript(*turn(TextDelta("**Bold** text.\n\n| a |\n|---|\n| b |\n")))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
         found = app.view.get_selection(Selection(None, None))
@@ -206,7 +206,7 @@ async def test_selecting_all_copies_the_source() -> None:
 
 
 async def test_a_selection_from_the_very_first_cell_keeps_the_rows_above_the_view() -> None:
-    app = stage(*turn(TextDelta("".join(f"P{number}\n\n" for number in range(100)))))
+    app = transcript(*turn(TextDelta("".join(f"P{number}\n\n" for number in range(100)))))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
         app.view.selection_updated(Selection(Offset(0, 0), None))
@@ -217,18 +217,18 @@ async def test_a_selection_from_the_very_first_cell_keeps_the_rows_above_the_vie
 
 async def test_the_last_answer_is_copied_as_it_was_written() -> None:
     answer = "# Title\n\nText with `code`.\n\n```py\nx = 1\n```"
-    news = [
+    events = [
         *turn(TextDelta("Old."), run="r0"),
         *turn(TextDelta("Before."), ToolStarted("t", "Bash", {}), TextDelta(answer)),
     ]
-    app = stage(*news)
+    app = transcript(*events)
     async with app.run_test(size=(60, 12)):
         assert app.view.last_answer(app.store.screen) == answer
 
 
 async def test_transcript_mode_walks_over_blocks() -> None:
     tools = [ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "out")]
-    app = stage(*turn(TextDelta(paragraphs(40)), *tools, TextDelta("The end.")))
+    app = transcript(*turn(TextDelta(paragraphs(40)), *tools, TextDelta("The end.")))
     async with app.run_test(size=(60, 12)) as pilot:
         view = app.view
         view.action_block_previous()
@@ -250,7 +250,7 @@ async def test_transcript_mode_walks_over_blocks() -> None:
 
 
 async def test_a_resize_keeps_the_scroll_position() -> None:
-    app = stage(*many(100))
+    app = transcript(*many(100))
     async with app.run_test(size=(80, 20)) as pilot:
         for _ in range(3):
             app.view.action_page_up()
@@ -261,7 +261,7 @@ async def test_a_resize_keeps_the_scroll_position() -> None:
 
 
 async def test_a_theme_change_repaints_the_blocks() -> None:
-    app = stage(*many(3))
+    app = transcript(*many(3))
     async with app.run_test(size=(60, 12)) as pilot:
         before = [segment.style for segment in app.view.render_line(1)]
         app.theme = "textual-light"
@@ -272,14 +272,14 @@ async def test_a_theme_change_repaints_the_blocks() -> None:
 
 
 async def test_a_cleared_transcript_is_empty_and_follows_again() -> None:
-    app = stage(*many(80))
+    app = transcript(*many(80))
     async with app.run_test(size=(60, 12)) as pilot:
         app.view.action_scroll_start()
-        app.tell(Cleared())
+        app.show_events(Cleared())
         await settle(pilot)
         assert "P79" not in "\n".join(app.rows())
         assert "/sessions" in "\n".join(app.rows())  # what one can do, as at the start
-        app.tell(*many(80, run="r2"))
+        app.show_events(*many(80, run="r2"))
         await settle(pilot)
         assert app.view.is_following
         assert "P79" in "\n".join(app.rows())
@@ -295,19 +295,19 @@ async def test_a_cleared_transcript_is_empty_and_follows_again() -> None:
     ],
 )
 async def test_an_empty_conversation_shows_first_steps(width: int, height: int, words: str) -> None:
-    app = stage(StatusChanged(provider="claude", ready=True), ChatNotice(text="A notice."))
+    app = transcript(StatusChanged(provider="claude", ready=True), ChatNotice(text="A notice."))
     async with app.run_test(size=(width, height)) as pilot:
         await settle(pilot)
         rows = app.rows()
         assert len(rows) == height
         assert words in [row.strip() for row in rows] or not words
-        app.tell(*turn(TextDelta("Hello."), prompt="hi"))
+        app.show_events(*turn(TextDelta("Hello."), prompt="hi"))
         await settle(pilot)
         assert "/ralph" not in "\n".join(app.rows())
 
 
 async def test_without_an_agent_the_view_shows_how_to_get_one() -> None:
-    app = stage(StatusChanged(problem="No agent can be used here: none"))
+    app = transcript(StatusChanged(problem="No agent can be used here: none"))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
         assert app.rows()[:6] == [
@@ -321,12 +321,12 @@ async def test_without_an_agent_the_view_shows_how_to_get_one() -> None:
 
 
 async def test_a_key_between_an_event_and_its_frame_finds_consistent_state() -> None:
-    app = stage(*many(80))
+    app = transcript(*many(80))
     async with app.run_test(size=(60, 12)) as pilot:
         app.store.apply(Cleared(), 1.0)
         app.view.action_page_up()
-        for news in many(90, run="r2"):
-            app.store.apply(news, 1.0)
+        for event in many(90, run="r2"):
+            app.store.apply(event, 1.0)
         app.view.action_page_up()
         app.view.action_block_previous()
         await settle(pilot)
@@ -334,7 +334,7 @@ async def test_a_key_between_an_event_and_its_frame_finds_consistent_state() -> 
 
 
 async def test_a_frame_without_events_paints_nothing() -> None:
-    app = stage(*many(200))
+    app = transcript(*many(200))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
         painted: list[object] = []
@@ -346,12 +346,12 @@ async def test_a_frame_without_events_paints_nothing() -> None:
 
         app.view.refresh = refresh  # pyright: ignore[reportAttributeAccessIssue]
         for _ in range(10):
-            app.tell()
+            app.show_events()
         assert painted == []
 
 
 async def test_a_long_conversation_needs_only_one_widget() -> None:
-    app = stage(*many(2000))
+    app = transcript(*many(2000))
     async with app.run_test(size=(80, 24)):
         assert len(app.view.walk_children()) == 0
 
@@ -361,13 +361,13 @@ async def test_the_view_always_matches_a_full_painting(seed: int, monkeypatch: p
     """Against the plain way: paint everything, and look where the rows of the view are in it."""
     monkeypatch.setattr(blocks, "_LONG", 1e9)  # the clock of this test stands still
     chance = random.Random(seed)
-    app = stage(*turn(ends=False))
+    app = transcript(*turn(ends=False))
     async with app.run_test(size=(50, 14)) as pilot:
         for step in range(200):
             _do_something(app, chance, step)
             if chance.random() < 0.1:
                 await settle(pilot)
-            app.tell()
+            app.show_events()
             whole = _whole(app)
             rows = [strip.text for strip in app.view.painted_rows()]
             assert len(rows) == min(14, len(whole))
@@ -377,13 +377,13 @@ async def test_the_view_always_matches_a_full_painting(seed: int, monkeypatch: p
                 assert any(rows == whole[at : at + 14] for at in range(len(whole)))
 
 
-def _whole(app: Stage) -> list[str]:
+def _whole(app: TranscriptApp) -> list[str]:
     view = app.view
     painter = Painter(Palette.of(app.theme_variables, view.background_colors[1]), view.scrollable_content_region.width)
     return [strip.text for block in app.store.screen.blocks for strip in painter.paint(block, app.now).strips]
 
 
-def _do_something(app: Stage, chance: random.Random, step: int) -> None:
+def _do_something(app: TranscriptApp, chance: random.Random, step: int) -> None:
     agent = chance.choice([None, "a", "b", "c"])
     shown = app.store.screen.blocks
     match chance.randrange(9):
@@ -410,11 +410,11 @@ def _do_something(app: Stage, chance: random.Random, step: int) -> None:
 async def test_every_size_works(size: tuple[int, int]) -> None:
     table = "| a | b |\n|---|---|\n| 日本語 | x |\n\n```py\nx = 1\n```\n\n- one\n  - two\n"
     tools = [ToolStarted("t", "Bash", {"command": "ls"}, "a"), SubagentStarted("b", "bob", agent="a")]
-    app = stage(*turn(SubagentStarted("a", "alice"), *tools, TextDelta(table)))
+    app = transcript(*turn(SubagentStarted("a", "alice"), *tools, TextDelta(table)))
     async with app.run_test(size=size) as pilot:
         for block in list(app.store.screen.blocks):
             app.store.toggle(block.id)
-        app.tell()
+        app.show_events()
         for _ in range(30):
             app.view.action_page_up()
         await settle(pilot)
@@ -422,7 +422,9 @@ async def test_every_size_works(size: tuple[int, int]) -> None:
 
 
 async def test_a_click_after_a_selection_folds_again() -> None:
-    app = stage(*turn(TextDelta("Some words."), ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "out")))
+    app = transcript(
+        *turn(TextDelta("Some words."), ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "out"))
+    )
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
         await pilot.mouse_down(app.view, offset=(4, 3))
@@ -436,7 +438,7 @@ async def test_a_click_after_a_selection_folds_again() -> None:
 
 
 async def test_a_double_click_selects_a_word_and_a_triple_click_a_block() -> None:
-    app = stage(*turn(TextDelta("日本 see src/atomic/tui.py now.\n\nOther.")))
+    app = transcript(*turn(TextDelta("日本 see src/atomic/tui.py now.\n\nOther.")))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
         at = next(y for y, row in enumerate(app.rows()) if "see" in row)

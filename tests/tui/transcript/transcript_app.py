@@ -1,4 +1,4 @@
-"""A small app with the transcript alone, and news to show in it."""
+"""A small app with the transcript alone, and events to show in it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from atomic.tui.state.store import Store
 from atomic.tui.widgets.transcript import TranscriptView
 
 
-class Stage(App[None]):
+class TranscriptApp(App[None]):
     """Shows a store; `tell` is a frame."""
 
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, news: Iterable[ChatEvent] = (), *, theme: str = "textual-dark") -> None:
+    def __init__(self, events: Iterable[ChatEvent] = (), *, theme: str = "textual-dark") -> None:
         super().__init__()
         self.store = Store()
         self.now = 1000.0
         self.opened: list[str] = []
-        self._first = tuple(news)
+        self._first_events = tuple(events)
         self._first_theme = theme
 
     def compose(self) -> ComposeResult:
@@ -30,15 +30,15 @@ class Stage(App[None]):
 
     def on_mount(self) -> None:
         self.theme = self._first_theme
-        self.tell(*self._first)
+        self.show_events(*self._first_events)
 
     @property
     def view(self) -> TranscriptView:
         return self.query_one(TranscriptView)
 
-    def tell(self, *news: ChatEvent) -> None:
-        for one in news:
-            self.store.apply(one, self.now)
+    def show_events(self, *events: ChatEvent) -> None:
+        for event in events:
+            self.store.apply(event, self.now)
         self.view.sync(self.store.screen, self.now)
 
     def on_transcript_view_toggled(self, message: TranscriptView.Toggled) -> None:
@@ -56,6 +56,6 @@ class Stage(App[None]):
 
 def turn(*events: AgentEvent, run: str = "r1", prompt: str = "hi", ends: bool = True) -> list[ChatEvent]:
     """A turn of the conversation."""
-    news: list[ChatEvent] = [RunStarted(run=run, kind=RunKind.TURN, prompt=prompt)]
-    news += [Activity(run=run, event=event) for event in events]
-    return [*news, RunEnded(run=run, status="done")] if ends else news
+    turn_events: list[ChatEvent] = [RunStarted(run=run, kind=RunKind.TURN, prompt=prompt)]
+    turn_events += [Activity(run=run, event=event) for event in events]
+    return [*turn_events, RunEnded(run=run, status="done")] if ends else turn_events
