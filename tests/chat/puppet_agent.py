@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.cli.command import User
-from tests.providers.acp.stage import PUPPET
+from tests.providers.acp.sandbox import PUPPET
 
 AGENT = "acp:puppet"
 

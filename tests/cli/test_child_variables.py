@@ -11,7 +11,7 @@ import pytest
 from atomic.testing.conformance.cases.tools import MCP_SERVER
 from tests.cli.command import User
 from tests.cli.files import servers
-from tests.providers.acp.stage import PUPPET
+from tests.providers.acp.sandbox import PUPPET
 
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCY",

@@ -14,7 +14,7 @@ from atomic.testing.conformance import AGENTS
 from tests.cli.command import User
 from tests.cli.flows import ledger, workflow
 from tests.cli.test_slash_agents import environment
-from tests.providers.acp.stage import PUPPET
+from tests.providers.acp.sandbox import PUPPET
 from tests.testing.test_real_agents import claude_program
 from tests.timing import JUDGED, judge
 

@@ -14,7 +14,7 @@ import pytest
 from atomic.processes.temporary_folders import temporary_prefix
 from tests.cli.command import ATOMIC, User, complaint
 from tests.cli.flows import call, end, recording, sessions, workflow
-from tests.providers.acp.stage import PUPPET
+from tests.providers.acp.sandbox import PUPPET
 
 NOBODY = 65534
 LINES = (("config",), ("doctor",), ("-p", "hi"), ("workflows", "list"), ("sessions", "list"), ("run", "ralph", "x"))

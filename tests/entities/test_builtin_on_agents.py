@@ -22,7 +22,7 @@ from atomic.testing.model_server import Call, ModelCall, ModelServer, Script
 from atomic.workflows import Bridge, SubagentRequest
 from tests.entities.test_builtin import AGENTS as AGENT_NAMES
 from tests.entities.test_builtin import SKILLS as SKILL_NAMES
-from tests.providers.conformance.playing import CACHE
+from tests.providers.conformance.suite import CACHE
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.ci]
 

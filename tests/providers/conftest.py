@@ -1,4 +1,4 @@
-"""What starts a program again and again takes minutes: `make test-full` alone runs it."""
+"""Mark tests that start many programs: they take minutes, and only `make test-full` runs them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-# The tests of an adapter's own ways. Its contract and what it does in a stranger's repository are always tried.
+# Folders of tests for one adapter. Tests of its contract and of untrusted projects always run.
 SLOW = (HERE / "acp", HERE / "copilot", HERE / "opencode")
 ALWAYS = {
     HERE / "acp" / name
-    for name in ("test_opencode_contract.py", "test_copilot_contract.py", "test_protocol.py", "test_strangers.py")
+    for name in ("test_opencode_contract.py", "test_copilot_contract.py", "test_protocol.py", "test_trust.py")
 } | {HERE / agent / "test_trust.py" for agent in ("copilot", "opencode")}
 
 

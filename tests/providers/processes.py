@@ -1,4 +1,4 @@
-"""What runs on this machine, as far as a test left it there."""
+"""Find processes on this machine that a test has started."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ def with_home(home: Path, word: str) -> list[int]:
 
 
 async def appears(word: str) -> list[int]:
+    """Wait until a process has that word in its command line."""
     async with asyncio.timeout(LIMIT):
-        while not (found := find(word)):
+        found = find(word)
+        while not found:
             await asyncio.sleep(0.01)
+            found = find(word)
     return found
 
 
 async def disappears(word: str, *, within: float = LIMIT) -> None:
+    """Wait until no process has that word in its command line."""
     async with asyncio.timeout(within):
         while find(word):
             await asyncio.sleep(0.01)
@@ -51,12 +55,12 @@ def listening(pid: int) -> list[tuple[str, int]]:
 def _link(path: Path) -> str:
     try:
         return os.readlink(path)
-    except OSError:  # closed meanwhile
+    except OSError:  # closed since it was listed
         return ""
 
 
 def _read(pid: int, name: str) -> bytes:
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:  # it ended meanwhile
+    except OSError:  # the process has ended
         return b""

@@ -1,6 +1,7 @@
-"""A small piece of work that each real agent does on the scripted model, to be recorded and played back.
+"""A small task that each real agent does with the scripted model, to record and replay.
 
-`scripts/record.py` keeps what was recorded in `recordings/`; the tests play those, and record anew.
+`scripts/record.py` writes the recordings in `recordings/`. The tests replay them and make
+new ones.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ AFTER = {
 }
 COMMITS = ["Add a greeting", "first"]
 
-# Who commits, and when: so that a commit has the same id on each machine.
+# The author and date of commits, so that a commit has the same id on each machine.
 _DATE = "2026-01-02T03:04:05+00:00"
 IDENTITY = {
     **{name: value for name, value in ENVIRONMENT.items() if name.startswith("GIT_")},
@@ -62,7 +63,7 @@ def scripts(words: Words, folder: Path) -> dict[str, Any]:
 
 
 async def record_run(agent: str, file: Path, folder: Path, home: Path) -> list[list[AgentEvent]]:
-    """Let the real agent do the work and record it; the events of each turn."""
+    """Record the real agent at work and return the events of each turn."""
     kind = AGENTS[agent]
     home.mkdir(parents=True, exist_ok=True)
     async with ModelServer(scripts(kind.words, folder)) as server:
@@ -77,7 +78,7 @@ async def record_run(agent: str, file: Path, folder: Path, home: Path) -> list[l
 
 
 def settle(file: Path, replaced: Mapping[str, str]) -> None:
-    """Make a recording the same on each machine and each time: names of folders, ids, and times."""
+    """Replace folders, ids and times, so that every run writes the same recording."""
     header, *calls = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     header["command"] = ["scripts/record.py", file.stem]
     names = dict(replaced)

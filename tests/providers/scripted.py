@@ -21,23 +21,25 @@ async def obey(session: ScriptedSession, turn: Turn) -> None:
     session.stopped.set()
 
 
-async def nothing(session: ScriptedSession, turn: Turn) -> None:
+async def ignore(session: ScriptedSession, turn: Turn) -> None:
     """Ignore the request to stop."""
 
 
 class ScriptedSession(LiveSession):
-    """Its turns are the plays, in order; the last one again and again."""
+    """Runs the plays as its turns, in order, and repeats the last one."""
 
     def __init__(self, provider: ScriptedProvider, options: SessionOptions) -> None:
         super().__init__(provider.name, provider.capabilities, options)
         self.plays = provider.plays
-        self.stop, self.broken = provider.stop, provider.broken
+        self.stop = provider.stop
+        self.broken = provider.broken
         self.stopped = asyncio.Event()
         self.prompts: list[str] = []
         self.schemas: list[Mapping[str, Any] | None] = []
         self.running = 0
         self.most_at_once = 0
-        self.stops = self.breaks = 0
+        self.stops = 0
+        self.breaks = 0
 
     @property
     def id(self) -> str:
@@ -82,7 +84,9 @@ class ScriptedProvider(LiveProvider):
     ) -> None:
         super().__init__(settings or Settings())
         self.capabilities = capabilities or Capabilities()
-        self.plays, self.stop, self.broken = plays, stop, broken
+        self.plays = plays
+        self.stop = stop
+        self.broken = broken
         self.closed = 0
 
     @asynccontextmanager

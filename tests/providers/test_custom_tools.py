@@ -1,4 +1,4 @@
-"""A typed Python function as a tool: its types are the schema, its errors are the agent's to read."""
+"""Test typed Python functions as tools: their types are the schema, the agent sees their errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Counter:
         return self.more(by)
 
 
-async def test_the_types_are_the_schema_and_the_docstring_says_what_it_does() -> None:
+async def test_types_become_the_schema_and_the_docstring_the_description() -> None:
     made = tool(add)
     assert (made.name, made.description) == ("add", "Add two numbers.")
     assert made.schema["properties"] == {"a": {"type": "integer"}, "b": {"type": "integer", "minimum": 0, "default": 1}}
@@ -57,18 +57,18 @@ async def test_the_types_are_the_schema_and_the_docstring_says_what_it_does() ->
     assert await made.run(MappingProxyType({"a": 1, "b": 5})) == "6"
 
 
-async def test_structs_and_choices_are_understood_and_a_result_becomes_json() -> None:
+async def test_a_tool_may_take_structs_and_choices_and_its_result_becomes_json() -> None:
     made = tool(describe, name="show", description="Shows an item.")
     assert made.schema["$defs"]["Item"]["required"] == ["name"]
     assert await made.run({"item": {"name": "x"}, "colour": "blue"}) == (
         '{"item":{"name":"x","count":1},"colour":"blue","tags":[]}'
     )
     first = await made.run({"item": {"name": "x"}})
-    assert await made.run({"item": {"name": "x"}}) == first  # a default is never shared
+    assert await made.run({"item": {"name": "x"}}) == first  # calls do not share a default
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         ({}, "missing required field `a`"),
         ({"a": "1"}, r"Expected `int`, got `str` - at `\$.a`"),
@@ -76,12 +76,12 @@ async def test_structs_and_choices_are_understood_and_a_result_becomes_json() ->
         ({"a": 1, "c": 1}, "unknown field `c`"),
     ],
 )
-async def test_arguments_that_do_not_fit_are_refused_with_the_place(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(msgspec.ValidationError, match=words):
+async def test_invalid_arguments_are_refused_with_their_location(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=message):
         await tool(add).run(arguments)
 
 
-async def test_what_a_function_raises_goes_to_the_caller() -> None:
+async def test_an_exception_of_the_function_reaches_the_caller() -> None:
     def boom() -> None:
         raise LookupError("no such user")
 
@@ -99,7 +99,7 @@ async def test_a_plain_function_runs_in_a_thread_and_returns_done_for_none() -> 
     assert threads != [threading.main_thread()]
 
 
-async def test_methods_partials_and_objects_that_can_be_called_are_tools_too() -> None:
+async def test_methods_partials_and_callable_objects_can_be_tools() -> None:
     counter = Counter()
     assert await tool(counter.more).run({"by": 2}) == "2"
     assert await tool(counter, name="count").run({"by": 3}) == "5"
@@ -107,7 +107,7 @@ async def test_methods_partials_and_objects_that_can_be_called_are_tools_too() -
     assert await bound.run({"a": 1}) == "11"
 
 
-def test_what_cannot_be_told_to_an_agent_is_refused_when_the_tool_is_made() -> None:
+def test_a_function_without_a_valid_schema_or_name_is_refused() -> None:
     def untyped(a) -> None:  # pyright: ignore[reportMissingParameterType, reportUnknownParameterType]  # the case
         del a
 
@@ -136,12 +136,12 @@ def test_what_cannot_be_told_to_an_agent_is_refused_when_the_tool_is_made() -> N
         (lambda: None, "not a valid tool name"),
         (Counter(), "not a valid tool name"),
     ]
-    for function, words in cases:
-        with pytest.raises(ProviderError, match=words):
+    for function, message in cases:
+        with pytest.raises(ProviderError, match=message):
             tool(function)
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
+def test_two_tools_with_the_same_name_are_refused() -> None:
     other = CustomTool(name="add", description="", schema={}, run=tool(add).run)
     with pytest.raises(ProviderError, match="'add'"):
         as_tools([add, other])

@@ -1,4 +1,4 @@
-"""What a caller may rely on whatever an adapter does: one end for each turn, and an interrupt that works."""
+"""Test the promises of every adapter: each turn ends once, and an interrupt always works."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ from atomic.providers import (
 from atomic.providers import session as live_module
 from atomic.providers.session import KILL_SECONDS, STOP_SECONDS, undisturbed
 from atomic.providers.turn import Turn
-from tests.providers.scripted import Play, ScriptedProvider, ScriptedSession, end_of, nothing, read
+from tests.providers.scripted import Play, ScriptedProvider, ScriptedSession, end_of, ignore, read
 from tests.timing import judge
 
 PROMISED = 2.0  # seconds from an interrupt to the end
-SLACK = 1.0  # for a machine that has other things to do
+SLACK = 1.0  # for a busy machine
 
 
 @pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For many cases of one law: a tenth of the time that a program has to stop."""
+    """Give programs a tenth of the time to stop, for tests with many cases."""
     monkeypatch.setattr(live_module, "STOP_SECONDS", STOP_SECONDS / 10)
     monkeypatch.setattr(live_module, "KILL_SECONDS", KILL_SECONDS / 10)
 
 
 @asynccontextmanager
-async def session_of(*plays: Play, **how: Any):
+async def open_session(*plays: Play, **how: Any):
     provider = ScriptedProvider(*plays, **how)
     async with provider.open(SessionOptions()) as session:
         assert isinstance(session, ScriptedSession)
         yield session
 
 
-async def say_and_end(session: ScriptedSession, turn: Turn) -> None:
+async def answer_and_end(session: ScriptedSession, turn: Turn) -> None:
     turn.emit(TextDelta("hello"))
     turn.end(EndReason.DONE)
 
@@ -66,16 +66,16 @@ async def until_stopped(session: ScriptedSession, turn: Turn) -> None:
     turn.emit(TextDelta("working"))
     await session.stopped.wait()
     session.stopped.clear()
-    turn.end(EndReason.ERROR, error="aborted")  # what programs say when they are told to stop
+    turn.end(EndReason.ERROR, error="aborted")  # as programs report a stop
 
 
-async def for_ever(session: ScriptedSession, turn: Turn) -> None:
+async def run_without_end(session: ScriptedSession, turn: Turn) -> None:
     turn.emit(TextDelta("working"))
     await asyncio.Event().wait()
 
 
 def deaf_for(seconds: float) -> Play:
-    """Work that does not listen when it is cancelled."""
+    """Return a turn that ignores its cancellation."""
 
     async def play(session: ScriptedSession, turn: Turn) -> None:
         turn.emit(TextDelta("working"))
@@ -106,7 +106,7 @@ async def fail(*_: object) -> None:
     raise RuntimeError("the pipe is gone")
 
 
-async def test_a_turn_ends_with_its_last_message_and_what_it_cost() -> None:
+async def test_a_turn_ends_with_its_last_message_and_its_cost() -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         turn.emit(TextDelta("let me see"))
         turn.emit(ToolStarted("1", "bash", {}))
@@ -118,7 +118,7 @@ async def test_a_turn_ends_with_its_last_message_and_what_it_cost() -> None:
         turn.emit(UsageReported(Usage(5, 1, 0, None), agent="a"))
         turn.end(EndReason.DONE)
 
-    async with session_of(play) as session:
+    async with open_session(play) as session:
         end = await end_of(session)
     assert end == TurnEnded(EndReason.DONE, "all good", Usage(15, 3, 1, 0.5))
 
@@ -130,15 +130,15 @@ async def test_the_first_end_wins_and_nothing_comes_after_it() -> None:
         turn.emit(TextDelta("late"))
         assert turn.late == 1
 
-    async with session_of(play) as session:
+    async with open_session(play) as session:
         assert await read(session) == [TurnEnded(EndReason.REFUSED, "no")]
 
 
-async def test_a_stream_that_ends_without_an_end_is_an_error() -> None:
+async def test_a_turn_without_an_end_event_is_an_error() -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         turn.emit(TextDelta("half"))
 
-    async with session_of(play) as session:
+    async with open_session(play) as session:
         end = await end_of(session)
     assert (end.reason, end.text) == (EndReason.ERROR, "half")
     assert end.error is not None
@@ -146,7 +146,7 @@ async def test_a_stream_that_ends_without_an_end_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "message"),
     [
         (ProviderError("no such model"), "no such model"),
         (OSError("pipe closed"), "pipe closed"),
@@ -156,15 +156,15 @@ async def test_a_stream_that_ends_without_an_end_is_an_error() -> None:
         (TypeError("use end() to end a turn"), "use end() to end a turn"),
     ],
 )
-async def test_whatever_an_adapter_raises_ends_the_turn_with_the_reason(error: BaseException, words: str) -> None:
+async def test_an_exception_of_the_adapter_ends_the_turn_with_the_reason(error: BaseException, message: str) -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         raise error
 
-    async with session_of(play, say_and_end) as session:
+    async with open_session(play, answer_and_end) as session:
         end = await end_of(session)
         assert end.reason is EndReason.ERROR
         assert end.error is not None
-        assert words in end.error
+        assert message in end.error
         assert (await end_of(session)).reason is EndReason.DONE
 
 
@@ -172,11 +172,11 @@ async def test_an_end_cannot_be_emitted_as_an_event() -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         turn.emit(TurnEnded(EndReason.DONE))
 
-    async with session_of(play) as session:
+    async with open_session(play) as session:
         assert (await end_of(session)).reason is EndReason.ERROR
 
 
-async def test_an_error_behind_a_limit_is_the_limit_unless_it_served_again() -> None:
+async def test_an_error_right_after_a_limit_ends_the_turn_as_limit() -> None:
     async def limited(session: ScriptedSession, turn: Turn) -> None:
         turn.emit(LimitReached(message="429"))
         turn.end(EndReason.ERROR, error="gave up")
@@ -186,7 +186,7 @@ async def test_an_error_behind_a_limit_is_the_limit_unless_it_served_again() -> 
         turn.emit(TextDelta("again"))
         turn.end(EndReason.ERROR, error="something else")
 
-    async with session_of(limited, served) as session:
+    async with open_session(limited, served) as session:
         assert (await end_of(session)).reason is EndReason.LIMIT
         assert (await end_of(session)).reason is EndReason.ERROR
 
@@ -200,17 +200,17 @@ async def test_unknown_messages_are_counted_and_logged_once(caplog: pytest.LogCa
         counts.append(turn.unknown["hologram"])
         turn.end(EndReason.DONE)
 
-    async with session_of(play) as session:
+    async with open_session(play) as session:
         await read(session)
     assert counts == [3]
     assert sum("hologram" in record.message for record in caplog.records) == 1
 
 
 async def test_watch_receives_the_events_of_the_reader() -> None:
-    heard: list[AgentEvent] = []
-    provider = ScriptedProvider(say_and_end)
-    async with provider.open(SessionOptions(watch=heard.append)) as session:
-        assert await read(session) == heard
+    received: list[AgentEvent] = []
+    provider = ScriptedProvider(answer_and_end)
+    async with provider.open(SessionOptions(watch=received.append)) as session:
+        assert await read(session) == received
 
 
 EVENTS = st.sampled_from(["text", "tool", "usage", "limit", "unknown", "end", "raise", "return"])
@@ -239,17 +239,17 @@ async def test_every_turn_has_exactly_one_end_and_it_is_the_last(steps: list[str
                 case _:
                     return
 
-    async with session_of(play) as session:
+    async with open_session(play) as session:
         events = await read(session)
     assert isinstance(events[-1], TurnEnded)
-    told = steps[: next((at for at, step in enumerate(steps) if step in ("end", "raise", "return")), len(steps))]
-    assert len(events) == 1 + sum(step not in ("unknown",) for step in told)
+    played = steps[: next((at for at, step in enumerate(steps) if step in ("end", "raise", "return")), len(steps))]
+    assert len(events) == 1 + sum(step not in ("unknown",) for step in played)
 
 
-async def interrupted(
+async def run_interrupted(
     session: ScriptedSession, *, after: type[AgentEvent] | None = TextDelta
 ) -> tuple[TurnEnded, float]:
-    """Interrupt a turn after its first event; its end, and how long that took."""
+    """Interrupt a turn after its first event; return its end and the seconds that took."""
     events: list[AgentEvent] = []
     took = 0.0
     async with asyncio.timeout(60), aclosing(session.send("go")) as turn:
@@ -266,35 +266,35 @@ async def interrupted(
 
 
 @pytest.mark.timed
-async def test_a_program_that_obeys_is_interrupted_at_once_and_goes_on() -> None:
-    async with session_of(until_stopped, say_and_end) as session:
-        end, took = await interrupted(session)
+async def test_a_responsive_program_is_interrupted_at_once_and_keeps_running() -> None:
+    async with open_session(until_stopped, answer_and_end) as session:
+        end, took = await run_interrupted(session)
         assert (end.reason, end.error) == (EndReason.INTERRUPTED, None)
         judge(took, STOP_SECONDS)
         assert session.breaks == 0
         assert (await end_of(session)).reason is EndReason.DONE
 
 
-async def test_a_turn_that_was_done_before_it_heard_of_the_interrupt_is_done() -> None:
+async def test_a_turn_that_finishes_before_the_interrupt_is_done() -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         turn.emit(TextDelta("almost"))
         await session.stopped.wait()
         turn.end(EndReason.DONE)
 
-    async with session_of(play) as session:
-        end, _ = await interrupted(session)
+    async with open_session(play) as session:
+        end, _ = await run_interrupted(session)
     assert end.reason is EndReason.DONE
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("stop", [nothing, hang, hang_deaf, fail], ids=["ignored", "hangs", "deaf", "fails"])
+@pytest.mark.parametrize("stop", [ignore, hang, hang_deaf, fail], ids=["ignored", "hangs", "deaf", "fails"])
 @pytest.mark.parametrize("broken", [None, hang, hang_deaf, fail], ids=["breaks", "hangs", "deaf", "fails"])
 async def test_an_interrupt_ends_the_turn_in_time_whatever_the_program_does(
     stop: Callable[..., Awaitable[None]], broken: Callable[..., Awaitable[None]] | None, short_patience: None
 ) -> None:
     how: dict[str, Any] = {"stop": stop} if broken is None else {"stop": stop, "broken": broken}
-    async with session_of(for_ever, say_and_end, **how) as session:
-        end, took = await interrupted(session)
+    async with open_session(run_without_end, answer_and_end, **how) as session:
+        end, took = await run_interrupted(session)
         assert end.reason is EndReason.INTERRUPTED
         judge(took, PROMISED / 10 + SLACK)
         assert session.breaks == 1
@@ -304,25 +304,25 @@ async def test_an_interrupt_ends_the_turn_in_time_whatever_the_program_does(
 
 @pytest.mark.timed
 async def test_an_interrupt_takes_two_seconds_at_most() -> None:
-    async with session_of(for_ever, stop=hang, broken=hang) as session:
-        end, took = await interrupted(session)
+    async with open_session(run_without_end, stop=hang, broken=hang) as session:
+        end, took = await run_interrupted(session)
     assert end.reason is EndReason.INTERRUPTED
     judge(took, PROMISED + SLACK)
 
 
 @pytest.mark.timed
 async def test_work_that_ignores_its_cancellation_is_awaited_before_the_next_turn(short_patience: None) -> None:
-    async with session_of(deaf_for(1.5), say_and_end, stop=nothing) as session:
-        end, took = await interrupted(session)
+    async with open_session(deaf_for(1.5), answer_and_end, stop=ignore) as session:
+        end, took = await run_interrupted(session)
         assert end.reason is EndReason.INTERRUPTED
         judge(took, PROMISED / 10 + SLACK)
         assert (await end_of(session)).reason is EndReason.DONE
     assert session.most_at_once == 1
 
 
-async def test_what_waits_for_an_old_turn_can_be_interrupted_and_still_nothing_overlaps(short_patience: None) -> None:
-    async with session_of(deaf_for(1.0), say_and_end, stop=end_turn) as session:
-        await interrupted(session)
+async def test_a_turn_that_waits_for_an_old_one_can_be_interrupted_and_never_overlaps(short_patience: None) -> None:
+    async with open_session(deaf_for(1.0), answer_and_end, stop=end_turn) as session:
+        await run_interrupted(session)
         turn = session.send("the second")
         reading = asyncio.ensure_future(anext(turn))
         await asyncio.sleep(0)
@@ -333,16 +333,16 @@ async def test_what_waits_for_an_old_turn_can_be_interrupted_and_still_nothing_o
         while session.running:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.01)
-        assert session.prompts == ["go"]  # it does not begin when the other has ended
+        assert session.prompts == ["go"]  # the second does not begin when the first has ended
         await turn.aclose()
         assert (await end_of(session, "the third")).reason is EndReason.DONE
     assert session.most_at_once == 1
 
 
-async def test_a_turn_that_never_ends_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_for_an_old_turn_that_never_ends_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "CLEANUP_SECONDS", 0.1)
-    async with session_of(deaf_for(1.0), stop=end_turn) as session:
-        await interrupted(session)
+    async with open_session(deaf_for(1.0), stop=end_turn) as session:
+        await run_interrupted(session)
         end = await end_of(session)
     assert end.reason is EndReason.ERROR
     assert end.error is not None
@@ -350,7 +350,7 @@ async def test_a_turn_that_never_ends_is_not_waited_for_for_ever(monkeypatch: py
 
 
 async def test_without_a_turn_an_interrupt_does_nothing() -> None:
-    async with session_of(say_and_end) as session:
+    async with open_session(answer_and_end) as session:
         await session.interrupt()
         await read(session)
         await session.interrupt()
@@ -359,14 +359,14 @@ async def test_without_a_turn_an_interrupt_does_nothing() -> None:
 
 
 async def test_two_interrupts_at_once_are_one() -> None:
-    async with session_of(until_stopped, say_and_end) as session:
+    async with open_session(until_stopped, answer_and_end) as session:
         turn = session.send("go")
         assert await anext(turn) == TextDelta("working")
         await asyncio.gather(session.interrupt(), session.interrupt())
         assert [type(event) async for event in turn] == [TurnEnded]
 
 
-async def test_stopping_may_go_on_after_the_end_and_is_awaited() -> None:
+async def test_a_stop_that_continues_after_the_end_is_awaited() -> None:
     tidied: list[bool] = []
 
     async def stop(session: ScriptedSession, turn: Turn) -> None:
@@ -374,23 +374,23 @@ async def test_stopping_may_go_on_after_the_end_and_is_awaited() -> None:
         await asyncio.sleep(0.2)
         tidied.append(True)
 
-    async with session_of(for_ever, stop=stop) as session:
-        await interrupted(session)
+    async with open_session(run_without_end, stop=stop) as session:
+        await run_interrupted(session)
     assert tidied == [True]
 
 
 async def test_closing_the_iterator_interrupts_the_turn() -> None:
-    async with session_of(until_stopped, say_and_end) as session:
+    async with open_session(until_stopped, answer_and_end) as session:
         turn = session.send("go")
         assert await anext(turn) == TextDelta("working")
         await turn.aclose()
         assert session.running == 0
-        assert session.stops == 1  # it was asked, not only left
+        assert session.stops == 1  # the program was stopped, not abandoned
         assert (await end_of(session)).reason is EndReason.DONE
 
 
-async def test_cancelling_the_reader_interrupts_the_turn_and_goes_on_as_a_cancellation() -> None:
-    async with session_of(until_stopped, say_and_end) as session:
+async def test_cancelling_the_reader_interrupts_the_turn_and_raises_the_cancellation() -> None:
+    async with open_session(until_stopped, answer_and_end) as session:
         is_reading = asyncio.Event()
 
         async def reader() -> None:
@@ -401,14 +401,14 @@ async def test_cancelling_the_reader_interrupts_the_turn_and_goes_on_as_a_cancel
         await is_reading.wait()
         task.cancel()
         await asyncio.sleep(0)
-        task.cancel()  # a second one does not cut the cleaning short
+        task.cancel()  # a second one does not shorten the cleanup
         with pytest.raises(asyncio.CancelledError):
             await task
         assert session.running == 0
         assert (await end_of(session)).reason is EndReason.DONE
 
 
-async def test_a_watcher_that_fails_leaves_no_turn_behind() -> None:
+async def test_a_failing_watcher_ends_the_turn() -> None:
     def watch(event: AgentEvent) -> None:
         raise ValueError("broken screen")
 
@@ -419,8 +419,8 @@ async def test_a_watcher_that_fails_leaves_no_turn_behind() -> None:
         assert cast("ScriptedSession", session).running == 0
 
 
-async def test_leaving_the_session_ends_a_turn_that_is_still_read() -> None:
-    provider = ScriptedProvider(for_ever, stop=end_turn)
+async def test_closing_the_session_ends_a_turn_with_a_reader() -> None:
+    provider = ScriptedProvider(run_without_end, stop=end_turn)
     async with provider.open(SessionOptions()) as session:
         turn = session.send("go")
         assert await anext(turn) == TextDelta("working")
@@ -430,7 +430,7 @@ async def test_leaving_the_session_ends_a_turn_that_is_still_read() -> None:
 
 
 async def test_a_session_takes_one_prompt_at_a_time() -> None:
-    async with session_of(until_stopped, say_and_end) as session:
+    async with open_session(until_stopped, answer_and_end) as session:
         turn = session.send("go")
         await anext(turn)
         with pytest.raises(SessionBusyError):
@@ -441,14 +441,14 @@ async def test_a_session_takes_one_prompt_at_a_time() -> None:
 
 async def test_nothing_runs_after_a_turn() -> None:
     before = asyncio.all_tasks()
-    async with session_of(until_stopped, say_and_end) as session:
-        await interrupted(session)
+    async with open_session(until_stopped, answer_and_end) as session:
+        await run_interrupted(session)
         await read(session)
     assert asyncio.all_tasks() == before
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (SessionOptions(resume="x"), "resume"),
         (SessionOptions(resume="x", fork=True), "resume"),
@@ -460,23 +460,23 @@ async def test_nothing_runs_after_a_turn() -> None:
         (SessionOptions(custom_tools=[lambda: None]), "custom tools"),
     ],
 )
-async def test_what_a_provider_cannot_do_is_refused_before_it_opens(options: SessionOptions, words: str) -> None:
-    provider = ScriptedProvider(say_and_end)
-    with pytest.raises(UnsupportedError, match=words):
+async def test_unsupported_options_are_refused_before_a_session_opens(options: SessionOptions, message: str) -> None:
+    provider = ScriptedProvider(answer_and_end)
+    with pytest.raises(UnsupportedError, match=message):
         async with provider.open(options):
             pass
     assert provider.closed == 0
 
 
 async def test_a_fork_needs_the_id_of_a_session() -> None:
-    provider = ScriptedProvider(say_and_end, capabilities=Capabilities(resume=True, fork=True))
+    provider = ScriptedProvider(answer_and_end, capabilities=Capabilities(resume=True, fork=True))
     with pytest.raises(ProviderError, match="resume"):
         async with provider.open(SessionOptions(fork=True)):
             pass
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (SessionOptions(max_turns=0), "max_turns must be at least 1, not 0"),
         (SessionOptions(cwd="nowhere"), 'Folder not found: "nowhere"'),
@@ -487,9 +487,9 @@ async def test_a_fork_needs_the_id_of_a_session() -> None:
         ),
     ],
 )
-async def test_what_nobody_could_do_is_refused_before_it_opens(options: SessionOptions, words: str) -> None:
-    provider = ScriptedProvider(say_and_end, capabilities=Capabilities(max_turns=True, mcp_servers=True))
-    with pytest.raises(ProviderError, match=words):
+async def test_invalid_options_are_refused_before_a_session_opens(options: SessionOptions, message: str) -> None:
+    provider = ScriptedProvider(answer_and_end, capabilities=Capabilities(max_turns=True, mcp_servers=True))
+    with pytest.raises(ProviderError, match=message):
         async with provider.open(options):
             pass
     assert provider.closed == 0
@@ -499,33 +499,33 @@ async def raises(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
     raise RuntimeError("the broker is gone")
 
 
-async def says_too_little(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
+async def answers_nothing(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
     return []
 
 
 @pytest.mark.parametrize(
-    ("ask", "words"),
-    [(raises, "RuntimeError: the broker is gone"), (says_too_little, "`ask` returned 0 answers for 1 questions")],
+    ("ask", "message"),
+    [(raises, "RuntimeError: the broker is gone"), (answers_nothing, "`ask` returned 0 answers for 1 questions")],
 )
-async def test_a_question_that_cannot_be_answered_ends_the_turn(ask: Ask, words: str) -> None:
+async def test_an_unanswerable_question_ends_the_turn(ask: Ask, message: str) -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         assert session.options.ask is not None
         await session.options.ask([Question("Which?")])
-        turn.end(EndReason.DONE)  # an agent that is told of it may well go on
+        turn.end(EndReason.DONE)  # an agent may continue after the error
 
-    async with ScriptedProvider(play, say_and_end).open(SessionOptions(ask=ask)) as session:
+    async with ScriptedProvider(play, answer_and_end).open(SessionOptions(ask=ask)) as session:
         end = await end_of(session)
         assert end.reason is EndReason.ERROR
-        assert f"the agent's question could not be answered: {words}" in (end.error or "")
+        assert f"the agent's question could not be answered: {message}" in (end.error or "")
         assert (await end_of(session)).reason is EndReason.DONE
 
 
 async def test_one_label_is_one_answer_and_not_its_letters() -> None:
-    heard: list[Sequence[Sequence[str]]] = []
+    received: list[Sequence[Sequence[str]]] = []
 
     async def play(session: ScriptedSession, turn: Turn) -> None:
         assert session.options.ask is not None
-        heard.append(await session.options.ask([Question("Which?")]))
+        received.append(await session.options.ask([Question("Which?")]))
         turn.end(EndReason.DONE)
 
     async def blue(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
@@ -533,11 +533,11 @@ async def test_one_label_is_one_answer_and_not_its_letters() -> None:
 
     async with ScriptedProvider(play).open(SessionOptions(ask=blue)) as session:
         await end_of(session)
-    assert heard == [[["Blue"]]]
+    assert received == [[["Blue"]]]
 
 
 async def test_unsupported_requests_are_reported() -> None:
-    async with session_of(say_and_end) as session:
+    async with open_session(answer_and_end) as session:
         with pytest.raises(UnsupportedError):
             await session.compact()
         with pytest.raises(UnsupportedError):
@@ -545,7 +545,7 @@ async def test_unsupported_requests_are_reported() -> None:
         assert (await session.context()).limit == 0
 
 
-async def test_undisturbed_work_is_done_before_the_cancellation_goes_on() -> None:
+async def test_undisturbed_work_finishes_before_the_cancellation_is_raised() -> None:
     done: list[int] = []
 
     async def work() -> None:
@@ -562,7 +562,7 @@ async def test_undisturbed_work_is_done_before_the_cancellation_goes_on() -> Non
     assert done == [1]
 
 
-async def test_undisturbed_work_that_fails_is_told() -> None:
+async def test_undisturbed_work_raises_its_error() -> None:
     async def work() -> None:
         raise ProgramFailedError("gone")
 

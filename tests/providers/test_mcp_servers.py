@@ -1,4 +1,4 @@
-"""Which of the configured MCP servers the sessions of each agent get."""
+"""Test which configured MCP servers the sessions of each agent get."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_a_disabled_server_is_neither_passed_nor_loaded(project: Project) 
     assert (found.servers, sorted(found.disabled), found.notices) == ([], ["u-atomic", "u-claude"], [])
 
 
-async def test_a_notice_names_what_an_agent_does_not_support(project: Project) -> None:
+async def test_a_notice_names_servers_that_an_agent_cannot_use_or_leave_out(project: Project) -> None:
     project.switch_mcp_server("u-claude", False)
     gemini = await servers_for("acp:gemini", project)
     assert (gemini.servers, gemini.disabled) == ([], ())
@@ -122,10 +122,12 @@ async def test_a_replay_starts_no_servers(project: Project, tmp_path: Path) -> N
 
 
 def test_servers_named_by_the_caller_are_kept() -> None:
-    theirs, ours, more = (McpServer(name=name, command=[word]) for name, word in ("aa", "ab", "cc"))
-    options = SessionOptions(mcp_servers=[theirs], disabled_mcp_servers=["x"])
-    added = SessionMcp([ours, more], ["a", "y"]).added_to(options)
-    assert added.mcp_servers == [theirs, more]
+    named = McpServer(name="a", command=["a"])
+    same_name = McpServer(name="a", command=["b"])
+    other = McpServer(name="c", command=["c"])
+    options = SessionOptions(mcp_servers=[named], disabled_mcp_servers=["x"])
+    added = SessionMcp([same_name, other], ["a", "y"]).added_to(options)
+    assert added.mcp_servers == [named, other]
     assert added.disabled_mcp_servers == ["x", "y"]
 
 

@@ -1,4 +1,4 @@
-"""Servers of the user's configuration in a session of each real agent: switched off, narrowed, failing."""
+"""Test configured MCP servers in sessions of real agents: disabled, restricted or failing."""
 
 from __future__ import annotations
 
@@ -24,25 +24,28 @@ from atomic.providers import (
 from atomic.providers.tool_names import spelled
 from atomic.testing.conformance.agents import AGENTS
 from atomic.testing.model_server import ModelServer, Script
-from tests.providers.acp.stage import puppet, steps
-from tests.providers.conformance.playing import CACHE
+from tests.providers.acp.sandbox import open_puppet, run_steps
+from tests.providers.conformance.suite import CACHE
 from tests.providers.turns import all_of, end_of, turn
 
 pytestmark = pytest.mark.ci
 
 BOX = Path(__file__).with_name("two_tools.py")
-PLUS, MINUS = {"a": 40, "b": 2}, {"a": 50, "b": 2}
+PLUS = {"a": 40, "b": 2}
+MINUS = {"a": 50, "b": 2}
 FULL = ("opencode", "copilot", "acp:opencode", "acp:copilot")  # starting them takes seconds
 EVERY = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in FULL)]
 SELECTING = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in ("opencode", "copilot", "acp:copilot"))]
 
 
-class Place:
-    """A home folder with the agent's own configuration, a work folder, a scripted model."""
+class Sandbox:
+    """A home folder with the agent's own configuration, a work folder and a scripted model."""
 
     def __init__(self, agent: str, server: ModelServer, folder: Path) -> None:
-        self.agent, self.server = AGENTS[agent], server
-        self.home, self.work = folder / "home", folder / "work"
+        self.agent = AGENTS[agent]
+        self.server = server
+        self.home = folder / "home"
+        self.work = folder / "work"
         self.home.mkdir()
         self.work.mkdir()
         self.env = dict(self.agent.environment(server, self.home, CACHE))
@@ -51,8 +54,8 @@ class Place:
         given = SessionOptions(cwd=self.work, env=self.env, **options)
         return require_provider(self.agent.name, Settings()).open(given)
 
-    def has_of_its_own(self, **servers: list[str]) -> None:
-        """Write servers into the agent's own file, as its user does."""
+    def configure_servers(self, **servers: list[str]) -> None:
+        """Write servers into the agent's own configuration file."""
         match self.agent.program:
             case "claude":
                 file = Path(self.env.get("CLAUDE_CONFIG_DIR", self.home)) / ".claude.json"
@@ -77,43 +80,45 @@ def _local(command: list[str]) -> dict[str, Any]:
     return {"type": "local", "command": command[0], "args": command[1:], "tools": ["*"]}
 
 
-def marking(canary: Path) -> list[str]:
-    """Return a server that creates a file when it starts."""
+def server_with_mark(canary: Path) -> list[str]:
+    """Return the command of a server that creates a file when it starts."""
     return ["/bin/sh", "-c", f"touch '{canary}'; exec '{sys.executable}' '{BOX}'"]
 
 
 @asynccontextmanager
-async def place(agent: str, folder: Path, scripts: Mapping[str, Script]) -> AsyncGenerator[Place]:
+async def sandbox(agent: str, folder: Path, scripts: Mapping[str, Script]) -> AsyncGenerator[Sandbox]:
     async with ModelServer(scripts) as server:
-        yield Place(agent, server, folder)
+        yield Sandbox(agent, server, folder)
 
 
 @pytest.mark.parametrize("agent", EVERY)
-async def test_a_server_that_is_switched_off_is_not_even_started(agent: str, tmp_path: Path) -> None:
+async def test_a_disabled_server_is_not_started(agent: str, tmp_path: Path) -> None:
     words = AGENTS[agent].words
     scripts: dict[str, Script] = {"use": [[words.mcp("mine", "plus", PLUS)], "Sum: {{tool_result}}"]}
-    async with place(agent, tmp_path, scripts) as here:
-        here.has_of_its_own(mine=marking(tmp_path / "mine"), other=marking(tmp_path / "other"))
+    async with sandbox(agent, tmp_path, scripts) as here:
+        here.configure_servers(mine=server_with_mark(tmp_path / "mine"), other=server_with_mark(tmp_path / "other"))
         async with here.open() as session:
             assert "42" in end_of(await turn(session, "@@use@@ go")).text
         assert (tmp_path / "mine").exists()
         (tmp_path / "mine").unlink()
-        async with here.open(disabled_mcp_servers=["mine", "never heard of"]) as session:
+        async with here.open(disabled_mcp_servers=["mine", "unknown"]) as session:
             assert "42" not in end_of(await turn(session, "@@use@@ go")).text
         assert not (tmp_path / "mine").exists()
         assert (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("agent", SELECTING)
-async def test_only_the_named_tools_of_a_configured_server_are_there(agent: str, tmp_path: Path) -> None:
+async def test_only_the_named_tools_of_a_configured_server_are_available(agent: str, tmp_path: Path) -> None:
     words = AGENTS[agent].words
     scripts: dict[str, Script] = {
         "plus": [[words.mcp("box", "plus", PLUS)], "Sum: {{tool_result}}"],
         "minus": [[words.mcp("box", "minus", MINUS)], "Difference: {{tool_result}}"],
     }
     box = McpServer(name="box", command=[sys.executable, str(BOX)], optional=True, tools=["plus", "minus"])
-    unnamed = McpServer(name="unnamed", command=marking(tmp_path / "unnamed"), optional=True, tools=["plus", "minus"])
-    async with place(agent, tmp_path, scripts) as here:
+    unnamed = McpServer(
+        name="unnamed", command=server_with_mark(tmp_path / "unnamed"), optional=True, tools=["plus", "minus"]
+    )
+    async with sandbox(agent, tmp_path, scripts) as here:
         async with here.open(mcp_servers=[box, unnamed], tools=["read", "mcp__box__plus"]) as session:
             assert "42" in end_of(await turn(session, "@@plus@@ go")).text
             assert "48" not in end_of(await turn(session, "@@minus@@ go")).text
@@ -125,35 +130,36 @@ async def test_only_the_named_tools_of_a_configured_server_are_there(agent: str,
 @pytest.mark.parametrize("agent", EVERY)
 async def test_a_configured_server_that_fails_does_not_end_the_turn(agent: str, tmp_path: Path) -> None:
     gone = McpServer(name="gone", command=[str(tmp_path / "no-such-program")], optional=True)
-    async with place(agent, tmp_path, {"say": "Hello."}) as here, here.open(mcp_servers=[gone]) as session:
+    async with sandbox(agent, tmp_path, {"say": "Hello."}) as here, here.open(mcp_servers=[gone]) as session:
         events = await turn(session, "@@say@@ go")
     assert end_of(events).text == "Hello."
-    if agent == "opencode":  # the only one that says so before the turn
+    if agent == "opencode":  # the only agent that reports it before the turn
         assert [event.text for event in all_of(Notice, events) if 'The MCP server "gone" cannot be used' in event.text]
 
 
-async def test_a_server_cannot_be_wanted_and_left_out(tmp_path: Path) -> None:
+async def test_a_server_cannot_be_both_requested_and_disabled(tmp_path: Path) -> None:
     box = McpServer(name="box", command=["box"])
-    async with place("claude", tmp_path, {}) as here:
+    async with sandbox("claude", tmp_path, {}) as here:
         with pytest.raises(ProviderError, match=r'^MCP server "box" is in both mcp_servers and disabled_mcp_servers'):
             async with here.open(mcp_servers=[box], disabled_mcp_servers=["box"]):
                 pass
 
 
-async def test_a_configured_server_that_an_agent_does_not_take_is_told(tmp_path: Path) -> None:
+async def test_a_configured_server_that_the_agent_does_not_support_is_a_notice(tmp_path: Path) -> None:
     web = McpServer(name="web", url="http://127.0.0.1:1/mcp", optional=True)
-    async with puppet(tmp_path, mcp_servers=[web]) as session:
-        first, second = await steps(session), await steps(session)
+    async with open_puppet(tmp_path, mcp_servers=[web]) as session:
+        first = await run_steps(session)
+        second = await run_steps(session)
     (notice,) = all_of(Notice, first)
     assert notice.text.startswith('acp:puppet does not support MCP servers with a url ("web")')
     assert all_of(Notice, second) == []
 
 
-async def test_an_agent_that_cannot_leave_servers_out_refuses(tmp_path: Path) -> None:
+async def test_disabling_servers_is_refused_if_the_agent_cannot(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"^acp:puppet cannot leave out MCP servers"):
-        async with puppet(tmp_path, disabled_mcp_servers=["box"]):
+        async with open_puppet(tmp_path, disabled_mcp_servers=["box"]):
             pass
 
 
-def test_a_tool_of_a_server_is_spelled_as_copilot_does() -> None:
+def test_tools_of_servers_are_named_as_copilot_names_them() -> None:
     assert spelled(["mcp__box__add_all", "mcp__box", "mcp__other__*"], "copilot") == ["box-add_all", "box", "other"]

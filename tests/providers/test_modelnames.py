@@ -1,4 +1,4 @@
-"""Which of a provider's models is meant by the name in somebody's file."""
+"""Test which model of an agent fits the name in a file."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ OPENCODE = [
         (None, None, None),
     ],
 )
-def test_the_model_of_that_name_else_the_newest_of_its_family(
+def test_a_name_selects_its_model_or_the_newest_of_its_family(
     original: str | None, family: str | None, model: str | None
 ) -> None:
     assert fitting_model(OPENCODE, original, family) == model
     assert fitting_model(OPENCODE[::-1], original, family) == model
 
 
-def test_copilots_spelling_is_understood_too() -> None:
+def test_versions_may_have_a_dot_as_in_copilot() -> None:
     assert fitting_model(["gpt-5", "claude-sonnet-4", "claude-sonnet-4.5"], None, "sonnet") == "claude-sonnet-4.5"
     assert fitting_model([], "x", "opus") is None

@@ -1,4 +1,4 @@
-"""`SessionOptions.record` writes each call as a line: prompt, events with their timing, commits, patch; no secret."""
+"""Test `SessionOptions.record`: one line per call with prompt, timed events, commits and patch."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def working(work: Callable[[], object] = lambda: None, *events: AgentEvent) -> Play:
-    """Run a turn that emits events and changes files."""
+    """Return a turn that emits events and does some work."""
 
     async def play(session: ScriptedSession, turn: Turn) -> None:
         for event in events:
@@ -63,7 +63,7 @@ def working(work: Callable[[], object] = lambda: None, *events: AgentEvent) -> P
 
 
 async def record(file: Path, cwd: Path, *plays: Play, prompt: str = PROMPT, **options: Any) -> list[AgentEvent]:
-    """Record one call for each play; the events of the last."""
+    """Record one call for each play and return the events of the last."""
     events: list[AgentEvent] = []
     provider = ScriptedProvider(*plays, capabilities=Capabilities(system_prompt=True))
     async with provider.open(SessionOptions(cwd=cwd, record=file, **options)) as session:
@@ -84,8 +84,8 @@ async def test_a_call_is_recorded_as_one_line(tmp_path: Path, project: Path) -> 
         write(project, {"a": "2\n"})
 
     file = tmp_path / "rec.jsonl"
-    told = (TextDelta("hi"), ToolStarted("1", "bash", {"command": "x"}), ToolEnded("1", "ok"))
-    events = await record(file, project, working(work, *told), model="small", system_prompt="be brief")
+    emitted = (TextDelta("hi"), ToolStarted("1", "bash", {"command": "x"}), ToolEnded("1", "ok"))
+    events = await record(file, project, working(work, *emitted), model="small", system_prompt="be brief")
     header, call = lines(file)
     assert header["atomic_recording"] == 1
     assert isinstance(header["command"], list)
@@ -109,7 +109,7 @@ async def test_a_call_is_recorded_as_one_line(tmp_path: Path, project: Path) -> 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-async def test_times_are_those_of_the_telling_not_of_the_reading(tmp_path: Path, project: Path) -> None:
+async def test_times_do_not_depend_on_a_slow_reader(tmp_path: Path, project: Path) -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         turn.emit(TextDelta("at once"))
         await asyncio.sleep(0.3)
@@ -148,9 +148,9 @@ async def test_the_users_index_and_refs_are_not_touched(tmp_path: Path, project:
     assert "+new" in lines(tmp_path / "rec.jsonl")[1]["patch"]
 
 
-async def test_a_recording_within_the_project_is_no_change_of_it(project: Path) -> None:
+async def test_a_recording_within_the_project_is_not_in_its_patch(project: Path) -> None:
     file = project / "rec.jsonl"
-    await record(file, project, working(lambda: append(file, {"events": []})))  # another session is quicker
+    await record(file, project, working(lambda: append(file, {"events": []})))  # as another session does
     assert lines(file)[2]["patch"] == ""
 
 
@@ -185,26 +185,26 @@ async def test_no_secret_is_written(tmp_path: Path, project: Path, monkeypatch: 
         Notice("ok"),
     )
     file = tmp_path / "rec.jsonl"
-    told = await record(
+    received = await record(
         file,
         project,
         working(work, *events),
         prompt="use open-sesame-42",
         env={"OTHER_KEY": "another-known-secret"},
-        system_prompt="never say open-sesame-42",
+        system_prompt="never print open-sesame-42",
     )
     text = file.read_text()
     for secret in ("open-sesame-42", token, token[20:], "another-known", "-secret", "hunter2", "sesame"):
         assert secret not in text
-    assert told[:2] == list(events[:2])  # the caller gets them as they are
+    assert received[:2] == list(events[:2])  # the caller gets them unchanged
     call = lines(file)[1]
     assert [event.get("text") for _, event in call["events"]][:3] == ["it is [redacted]", "[redacted]", ", "]
     assert call["left_out"] == ["bytes"]
     assert "plain line" in call["patch"]
-    assert any("bytes" in event.text for event in told if isinstance(event, Notice))
+    assert any("bytes" in event.text for event in received if isinstance(event, Notice))
 
 
-async def test_keys_in_the_settings_are_secrets_too(tmp_path: Path, project: Path) -> None:
+async def test_keys_in_the_settings_are_redacted(tmp_path: Path, project: Path) -> None:
     settings = Settings(providers={"claude": ProviderSettings(env={"ANTHROPIC_API_KEY": "over-the-hills"})})
     provider = ScriptedProvider(working(lambda: None, TextDelta("over-the-hills")), settings=settings)
     file = tmp_path / "rec.jsonl"
@@ -213,18 +213,19 @@ async def test_keys_in_the_settings_are_secrets_too(tmp_path: Path, project: Pat
     assert lines(file)[1]["events"][0][1]["text"] == "[redacted]"
 
 
-async def test_the_bytes_of_an_image_stay_as_they_are(
+async def test_bytes_of_an_image_are_not_redacted(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    picture = random.Random(1).randbytes(20_000)
+    image = random.Random(1).randbytes(20_000)
     for name in ("first.jsonl", "rec.jsonl"):
-        await record(tmp_path / name, project, working(lambda: (project / "p").write_bytes(picture)))
+        await record(tmp_path / name, project, working(lambda: (project / "p").write_bytes(image)))
         (project / "p").unlink()
         encoded = lines(tmp_path / name)[1]["patch"].splitlines()[6]
-        monkeypatch.setenv("MY_SECRET", encoded[10:30])  # in the way that git writes bytes, anything can turn up
+        # Git's encoding of bytes may contain any text.
+        monkeypatch.setenv("MY_SECRET", encoded[10:30])
     (tmp_path / "patch").write_text(lines(tmp_path / "rec.jsonl")[1]["patch"])
     git(project, "apply", str(tmp_path / "patch"))
-    assert (project / "p").read_bytes() == picture
+    assert (project / "p").read_bytes() == image
 
 
 async def test_half_characters_do_not_stop_a_recording(tmp_path: Path, project: Path) -> None:
@@ -232,7 +233,7 @@ async def test_half_characters_do_not_stop_a_recording(tmp_path: Path, project: 
     assert lines(tmp_path / "rec.jsonl")[1]["events"][0][1]["text"] == "half ?"
 
 
-async def test_a_turn_whose_reader_left_is_recorded_as_interrupted(tmp_path: Path, project: Path) -> None:
+async def test_a_turn_that_is_not_read_to_the_end_is_recorded_as_interrupted(tmp_path: Path, project: Path) -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         write(project, {"half": "done\n"})
         turn.emit(TextDelta("working"))
@@ -248,7 +249,7 @@ async def test_a_turn_whose_reader_left_is_recorded_as_interrupted(tmp_path: Pat
     assert "+done" in call["patch"]
 
 
-async def test_what_comes_after_the_end_is_not_recorded(tmp_path: Path, project: Path) -> None:
+async def test_events_after_the_end_are_not_recorded(tmp_path: Path, project: Path) -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         turn.end(EndReason.DONE)
         turn.emit(TextDelta("after the end"))
@@ -257,7 +258,7 @@ async def test_what_comes_after_the_end_is_not_recorded(tmp_path: Path, project:
     assert "after the end" not in (tmp_path / "rec.jsonl").read_text()
 
 
-async def test_a_reader_who_stops_at_the_end_finds_the_line_written(tmp_path: Path, project: Path) -> None:
+async def test_the_line_is_written_before_the_end_is_emitted(tmp_path: Path, project: Path) -> None:
     file = tmp_path / "rec.jsonl"
     async with ScriptedProvider(working()).open(SessionOptions(cwd=project, record=file)) as session:
         async for event in session.send("go"):
@@ -266,7 +267,7 @@ async def test_a_reader_who_stops_at_the_end_finds_the_line_written(tmp_path: Pa
                 break
 
 
-async def test_an_interrupt_before_the_agent_was_asked_is_recorded(
+async def test_an_interrupt_before_the_agent_starts_is_recorded(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "temporary"
@@ -291,10 +292,10 @@ async def test_an_interrupt_before_the_agent_was_asked_is_recorded(
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("what", ["no folder", "a folder", "another file", "a newer one"])
-async def test_a_recording_that_cannot_be_written_is_reported_once(tmp_path: Path, project: Path, what: str) -> None:
+@pytest.mark.parametrize("target", ["no folder", "a folder", "another file", "a newer one"])
+async def test_a_recording_that_cannot_be_written_is_reported_once(tmp_path: Path, project: Path, target: str) -> None:
     file = tmp_path / "rec.jsonl"
-    match what:
+    match target:
         case "no folder":
             file = tmp_path / "nowhere" / "rec.jsonl"
         case "a folder":
@@ -305,7 +306,8 @@ async def test_a_recording_that_cannot_be_written_is_reported_once(tmp_path: Pat
             file.write_text('{"atomic_recording": 2}\n')
     before = file.read_bytes() if file.is_file() else None
     async with ScriptedProvider(working()).open(SessionOptions(cwd=project, record=file)) as session:
-        first, second = await read(session), await read(session)
+        first = await read(session)
+        second = await read(session)
     assert [type(event) for event in first] == [Notice, TurnEnded]
     assert isinstance(first[0], Notice)
     assert "could not be written" in first[0].text
@@ -313,7 +315,7 @@ async def test_a_recording_that_cannot_be_written_is_reported_once(tmp_path: Pat
     assert (file.read_bytes() if file.is_file() else None) == before
 
 
-async def test_files_that_cannot_be_watched_are_told_and_the_call_is_written(
+async def test_a_call_is_recorded_with_a_notice_if_its_files_cannot_be(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / ".git" / "index").write_bytes(b"garbage")
@@ -330,7 +332,7 @@ async def test_files_that_cannot_be_watched_are_told_and_the_call_is_written(
 
 
 @pytest.mark.timed
-async def test_recording_a_turn_takes_no_time_that_anybody_would_notice(tmp_path: Path, project: Path) -> None:
+async def test_recording_a_turn_is_fast_in_a_large_project(tmp_path: Path, project: Path) -> None:
     write(project, {f"src/{n}.py": f"x = {n}\n" for n in range(2000)})
     commit(project, "many files")
     began = time.process_time()
@@ -338,7 +340,7 @@ async def test_recording_a_turn_takes_no_time_that_anybody_would_notice(tmp_path
     judge(time.process_time() - began, 2)
 
 
-async def test_sessions_at_once_write_whole_lines(tmp_path: Path, project: Path) -> None:
+async def test_parallel_sessions_write_whole_lines(tmp_path: Path, project: Path) -> None:
     file = tmp_path / "rec.jsonl"
     text = "x" * 300_000
     async with asyncio.TaskGroup() as group:
@@ -348,15 +350,15 @@ async def test_sessions_at_once_write_whole_lines(tmp_path: Path, project: Path)
     assert sorted(call.prompt for call in calls) == [f"p{number}" for number in range(6)]
 
 
-def _append_many(file: Path, who: int) -> None:
+def _append_many(file: Path, index: int) -> None:
     for number in range(25):
-        append(file, {"prompt": f"{who}-{number}", "events": [], "patch": "x" * 100_000})
+        append(file, {"prompt": f"{index}-{number}", "events": [], "patch": "x" * 100_000})
 
 
-def test_processes_at_once_write_whole_lines(tmp_path: Path) -> None:
+def test_parallel_processes_write_whole_lines(tmp_path: Path) -> None:
     file = tmp_path / "rec.jsonl"
     context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_append_many, args=(file, who)) for who in range(3)]
+    writers = [context.Process(target=_append_many, args=(file, index)) for index in range(3)]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -366,7 +368,7 @@ def test_processes_at_once_write_whole_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("time", [1_900_000_000, 1_900_000_000.0, "2030-03-17T17:46:40Z"])
-def test_who_writes_a_time_by_hand_may_give_it_as_seconds(tmp_path: Path, time: object) -> None:
+def test_a_time_may_be_seconds_or_a_date(tmp_path: Path, time: object) -> None:
     file = tmp_path / "run.jsonl"
     append(file, {"events": [[0, {"type": "limit_reached", "reset_at": time}]]})
     ((_, event),) = read_recording(file).calls[0].events
@@ -375,7 +377,7 @@ def test_who_writes_a_time_by_hand_may_give_it_as_seconds(tmp_path: Path, time: 
     assert event.reset_at.timestamp() == 1_900_000_000
 
 
-def test_a_line_that_was_cut_off_is_passed_over_and_taken_away_by_the_next(tmp_path: Path) -> None:
+def test_a_truncated_line_is_ignored_and_removed_by_the_next_write(tmp_path: Path) -> None:
     file = tmp_path / "rec.jsonl"
     append(file, {"prompt": "whole", "events": []}, command=["atomic"])
     whole = file.read_bytes()
@@ -386,7 +388,7 @@ def test_a_line_that_was_cut_off_is_passed_over_and_taken_away_by_the_next(tmp_p
         assert recording.cut_off == 3
         append(file, {"prompt": "next", "events": []})
         assert [call.prompt for call in read_recording(file).calls] == ["whole", "next"]
-    file.write_bytes(whole.rstrip(b"\n"))  # written by hand, without a line end: nothing is lost
+    file.write_bytes(whole.rstrip(b"\n"))  # edited by hand, without a newline at the end
     append(file, {"prompt": "next", "events": []})
     assert [call.prompt for call in read_recording(file).calls] == ["whole", "next"]
 
@@ -410,7 +412,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("content", "line", "words"),
+    ("content", "line", "message"),
     [
         ("", 1, "not a recording"),
         ("hello\n", 1, "not a recording"),
@@ -423,10 +425,10 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
         ('{"atomic_recording": 1}\n' + "[" * 200_000 + "\n", 2, "rec.jsonl:2"),
     ],
 )
-def test_an_invalid_line_is_reported_with_its_number(tmp_path: Path, content: str, line: int, words: str) -> None:
+def test_an_invalid_line_is_reported_with_its_number(tmp_path: Path, content: str, line: int, message: str) -> None:
     file = tmp_path / "rec.jsonl"
     file.write_text(content)
-    with pytest.raises(RecordingError, match=words) as caught:
+    with pytest.raises(RecordingError, match=message) as caught:
         read_recording(file)
     assert caught.value.line == line
     assert str(caught.value).startswith(f"{file}:{line}: ")
@@ -457,9 +459,9 @@ for thread in threads:
 """
 
 
-def test_threads_that_read_at_once_do_not_crash_the_interpreter(tmp_path: Path) -> None:
+def test_parallel_reads_do_not_crash_the_interpreter(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     path.write_text('{"atomic_recording": 1}\n{"events": [[0, {"type": "turn_ended", "reason": "done"}]]}\n')
-    words = [sys.executable, "-c", READ_AT_ONCE, str(path)]
-    codes = [subprocess.run(words, timeout=60, check=False).returncode for _ in range(10)]
+    command = [sys.executable, "-c", READ_AT_ONCE, str(path)]
+    codes = [subprocess.run(command, timeout=60, check=False).returncode for _ in range(10)]
     assert codes == [0] * 10

@@ -1,4 +1,4 @@
-"""A recording plays: the same events, the same files and commits, found by role, task and content."""
+"""Test replays: the same events, files and commits, and calls found by role, task and content."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ DONE = {"type": "turn_ended", "reason": "done"}
 
 def call(prompt: str = "go", text: str = "", **fields: Any) -> dict[str, Any]:
     """Return a recorded call as written by hand."""
-    said = [[0, {"type": "text_delta", "text": text}]] if text else []
-    return {"prompt": prompt, "events": [*said, [0, {**DONE, "text": text}]], **fields}
+    deltas = [[0, {"type": "text_delta", "text": text}]] if text else []
+    return {"prompt": prompt, "events": [*deltas, [0, {**DONE, "text": text}]], **fields}
 
 
 def recording(folder: Path, *calls: dict[str, Any]) -> Path:
@@ -61,16 +61,16 @@ def recording(folder: Path, *calls: dict[str, Any]) -> Path:
 
 
 async def answers(provider: LiveProvider, *prompts: str, cwd: Path) -> list[str | None]:
-    """What each prompt is answered with, each in a session of its own; an error's text where there is none."""
-    said: list[str | None] = []
+    """Send each prompt in its own session and return the answers, or the errors."""
+    received: list[str | None] = []
     for prompt in prompts:
         async with provider.open(SessionOptions(cwd=cwd)) as session:
             end = await end_of(session, prompt)
-            said.append(end.text if end.reason is EndReason.DONE else end.error)
-    return said
+            received.append(end.text if end.reason is EndReason.DONE else end.error)
+    return received
 
 
-async def test_the_same_events_and_the_same_files(tmp_path: Path) -> None:
+async def test_a_replay_has_the_recorded_events_and_files(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n"})
     other = copy(one, "other")
     events: list[AgentEvent] = [
@@ -104,7 +104,7 @@ QUICK = {"ATOMIC_REPLAY_SPEED": "max"}
 
 
 @pytest.mark.parametrize("reason", list(EndReason))
-async def test_every_end_is_played_as_it_was(tmp_path: Path, reason: EndReason) -> None:
+async def test_every_recorded_end_is_replayed(tmp_path: Path, reason: EndReason) -> None:
     end = TurnEnded(reason, "text", Usage(1, 2, 3, 0.5), "why" if reason is EndReason.ERROR else None)
     file = recording(tmp_path, {"prompt": "go", "events": [[0, msgspec.to_builtins(end)]]})
     async with ReplayProvider(file).open(SessionOptions(cwd=tmp_path)) as session:
@@ -132,7 +132,7 @@ def head(role: str, task: str | None = None, attempt: int = 1) -> str:
     return f"[atomic role={role}{'' if task is None else f' task={task}'} attempt={attempt}]\n"
 
 
-async def test_role_and_task_decide_first(tmp_path: Path) -> None:
+async def test_a_call_is_found_by_role_and_task_first(tmp_path: Path) -> None:
     same = "Do exactly this."
     provider = ReplayProvider(
         recording(
@@ -140,14 +140,14 @@ async def test_role_and_task_decide_first(tmp_path: Path) -> None:
             call(same, "planner", role="planner"),
             call(same, "worker 1", role="worker", task="1"),
             call(same, "worker 2", role="worker", task=2),
-            call(same, "nobody"),
+            call(same, "no role"),
         )
     )
     prompts = [head("worker", "2") + same, same, head("worker", "1") + same, head("planner") + "Something else"]
-    assert await answers(provider, *prompts, cwd=tmp_path) == ["worker 2", "nobody", "worker 1", "planner"]
+    assert await answers(provider, *prompts, cwd=tmp_path) == ["worker 2", "no role", "worker 1", "planner"]
 
 
-async def test_the_first_unused_whose_match_is_found_comes_before_the_most_similar(tmp_path: Path) -> None:
+async def test_a_call_with_a_match_is_used_before_the_most_similar_one(tmp_path: Path) -> None:
     provider = ReplayProvider(
         recording(
             tmp_path,
@@ -158,13 +158,13 @@ async def test_the_first_unused_whose_match_is_found_comes_before_the_most_simil
         )
     )
     prompt = "fix the login page"
-    said = await answers(provider, prompt, prompt, prompt, prompt, cwd=tmp_path)
-    assert said[:3] == ["first match", "second match", "similar"]
-    assert said[3] is not None
-    assert "the prompt does not contain the match of any other call" in said[3]
+    answer = await answers(provider, prompt, prompt, prompt, prompt, cwd=tmp_path)
+    assert answer[:3] == ["first match", "second match", "similar"]
+    assert answer[3] is not None
+    assert "the prompt does not contain the match of any other call" in answer[3]
 
 
-async def test_the_most_similar_prompt_answers_and_of_equal_ones_the_first(tmp_path: Path) -> None:
+async def test_the_most_similar_call_is_used_and_the_first_of_equals(tmp_path: Path) -> None:
     provider = ReplayProvider(
         recording(
             tmp_path,
@@ -183,7 +183,7 @@ async def test_the_most_similar_prompt_answers_and_of_equal_ones_the_first(tmp_p
     assert await answers(provider, *prompts, cwd=tmp_path) == ["tests 1", "tests 2", "docs", "anything"]
 
 
-async def test_nothing_left_is_an_error_with_a_diff(tmp_path: Path) -> None:
+async def test_a_prompt_without_a_call_is_an_error_with_a_diff(tmp_path: Path) -> None:
     recorded = head("worker", "1") + "Write the file.\nUse tabs.\nThen stop."
     provider = ReplayProvider(recording(tmp_path, call(recorded, "ok", role="worker", task="1")))
     asked = head("worker", "1", 2) + "Write the file.\nUse spaces.\nThen stop."
@@ -197,20 +197,20 @@ async def test_nothing_left_is_an_error_with_a_diff(tmp_path: Path) -> None:
     assert "+Look." in third
 
 
-async def test_the_same_prompt_of_another_role_is_one_sentence(tmp_path: Path) -> None:
+async def test_a_call_of_another_role_is_named_in_the_error(tmp_path: Path) -> None:
     provider = ReplayProvider(recording(tmp_path, call("Look.", "ok", role="worker")))
-    (said,) = await answers(provider, "Look.", cwd=tmp_path)
-    assert said is not None
-    assert said.endswith("it was never recorded; the nearest prompt is the same, recorded for role worker")
+    (answer,) = await answers(provider, "Look.", cwd=tmp_path)
+    assert answer is not None
+    assert answer.endswith("it was never recorded; the nearest prompt is the same, recorded for role worker")
 
 
-async def test_an_empty_recording_has_an_answer_for_nobody(tmp_path: Path) -> None:
-    (said,) = await answers(ReplayProvider(recording(tmp_path)), "hello", cwd=tmp_path)
-    assert said is not None
-    assert "a prompt without a role: it was never recorded" in said
+async def test_every_prompt_to_an_empty_recording_is_an_error(tmp_path: Path) -> None:
+    (answer,) = await answers(ReplayProvider(recording(tmp_path)), "hello", cwd=tmp_path)
+    assert answer is not None
+    assert "a prompt without a role: it was never recorded" in answer
 
 
-async def test_calls_are_used_once_whichever_session_asks_and_another_provider_starts_anew(tmp_path: Path) -> None:
+async def test_sessions_of_a_provider_use_each_call_once(tmp_path: Path) -> None:
     file = recording(tmp_path, *(call("go", f"{number}") for number in range(8)))
     provider = ReplayProvider(file)
 
@@ -218,39 +218,37 @@ async def test_calls_are_used_once_whichever_session_asks_and_another_provider_s
         async with provider.open(SessionOptions(cwd=tmp_path)) as session:
             return (await end_of(session)).text
 
-    said = await asyncio.gather(*(ask() for _ in range(8)))
-    assert sorted(said) == [f"{number}" for number in range(8)]
+    answer = await asyncio.gather(*(ask() for _ in range(8)))
+    assert sorted(answer) == [f"{number}" for number in range(8)]
     assert provider.unused == []
     assert len(provider.used) == 8
     assert await answers(ReplayProvider(file), "go", cwd=tmp_path) == ["0"]
 
 
-async def test_a_pattern_that_would_take_for_ever_is_an_error(tmp_path: Path) -> None:
+async def test_a_pattern_that_takes_too_long_is_an_error(tmp_path: Path) -> None:
     provider = ReplayProvider(recording(tmp_path, call(text="never", match="(a+)+$")), speed=math.inf)
-    (said,) = await answers(provider, "a" * 60 + "!", cwd=tmp_path)
-    assert said == (
+    (answer,) = await answers(provider, "a" * 60 + "!", cwd=tmp_path)
+    assert answer == (
         "searching for the match '(a+)+$' of the recording takes more than 5 s: use plain text or a simpler pattern"
     )
 
 
-async def test_sessions_at_once_read_the_recording_once_and_each_looks_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks: list[str] = []
+async def test_parallel_sessions_read_the_recording_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
 
-    def counted(name: str, function: Callable[..., Any]) -> None:
+    def count_calls(name: str, function: Callable[..., Any]) -> None:
         def call(*given: Any) -> Any:
-            looks.append(name)
+            calls.append(name)
             return function(*given)
 
         monkeypatch.setattr(f"atomic.providers.replay.{name}", call)
 
-    counted("read_recording", read_recording)
-    counted("find_call", find_call)
+    count_calls("read_recording", read_recording)
+    count_calls("find_call", find_call)
     provider = ReplayProvider(recording(tmp_path, *[call(text=str(n), match="go") for n in range(20)]), speed=math.inf)
-    said = await asyncio.gather(*(answers(provider, "go", cwd=tmp_path) for _ in range(20)))
-    assert sorted(int(one or -1) for (one,) in said) == list(range(20))
-    assert (looks.count("read_recording"), looks.count("find_call")) == (1, 20)
+    answer = await asyncio.gather(*(answers(provider, "go", cwd=tmp_path) for _ in range(20)))
+    assert sorted(int(one or -1) for (one,) in answer) == list(range(20))
+    assert (calls.count("read_recording"), calls.count("find_call")) == (1, 20)
 
 
 async def test_a_prompt_with_a_secret_finds_the_call_where_it_is_redacted(
@@ -264,7 +262,7 @@ async def test_a_prompt_with_a_secret_finds_the_call_where_it_is_redacted(
 PATCH = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n"
 
 
-async def test_a_patch_that_does_not_apply_is_told_and_nothing_is_changed(tmp_path: Path) -> None:
+async def test_a_patch_that_does_not_apply_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
     project = new_repository(tmp_path / "project", {"a": "other\n", "b": "1\n"})
     patch = PATCH + PATCH.replace("a/a", "a/b").replace("b/a", "b/b")
     provider = ReplayProvider(recording(tmp_path, call("go", "ok", patch=patch)))
@@ -277,7 +275,7 @@ async def test_a_patch_that_does_not_apply_is_told_and_nothing_is_changed(tmp_pa
     assert (content(project), state(project)) == before
 
 
-async def test_sessions_at_once_change_one_repository(tmp_path: Path) -> None:
+async def test_parallel_sessions_change_one_repository(tmp_path: Path) -> None:
     project = new_repository(tmp_path / "project", {"a": "1\n"})
 
     def patch(name: str) -> str:
@@ -311,7 +309,9 @@ def slow(tmp_path: Path, seconds: float, **fields: Any) -> Path:
 
 
 @pytest.mark.timed
-async def test_time_passes_as_it_did_or_as_fast_as_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_replay_takes_the_recorded_time_or_the_chosen_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def seconds(provider: ReplayProvider, **options: Any) -> float:
         began = time.monotonic()
         async with asyncio.timeout(240), provider.open(SessionOptions(cwd=tmp_path, **options)) as session:
@@ -337,11 +337,11 @@ async def test_an_invalid_speed_is_refused(tmp_path: Path, speed: str) -> None:
 
 
 @pytest.mark.timed
-async def test_an_interrupt_stops_the_playing_and_changes_nothing(tmp_path: Path) -> None:
+async def test_an_interrupt_stops_a_replay_and_changes_nothing(tmp_path: Path) -> None:
     project = new_repository(tmp_path / "project", {"a": "1\n"})
     provider = ReplayProvider(slow(tmp_path, 3600, patch=PATCH))
     async with provider.open(SessionOptions(cwd=project)) as session:
-        for _ in range(2):  # and the session goes on
+        for _ in range(2):  # the session continues after an interrupt
             events: list[AgentEvent] = []
             async with asyncio.timeout(60), aclosing(session.send("go")) as turn:
                 async for event in turn:
@@ -349,30 +349,30 @@ async def test_an_interrupt_stops_the_playing_and_changes_nothing(tmp_path: Path
                     if event == TextDelta("a"):
                         began = time.monotonic()
                         await session.interrupt()
-                        judge(time.monotonic() - began, STOP_SECONDS)  # it obeys, it need not be broken off
+                        judge(time.monotonic() - began, STOP_SECONDS)  # it stops without being killed
             assert events == [TextDelta("a"), TurnEnded(EndReason.INTERRUPTED, "a")]
     assert content(project)["a"] == ("file", b"1\n")
 
 
-async def test_questions_are_put_to_the_host(tmp_path: Path) -> None:
+async def test_recorded_questions_are_asked_again(tmp_path: Path) -> None:
     question = Question("Which colour?", options=[Option("red"), Option("blue")], multi_select=True)
     asked = QuestionAsked((question,))
     events: list[list[Any]] = [[0, msgspec.to_builtins(asked)], [0, {"type": "text_delta", "text": "ok"}], [0, DONE]]
-    heard: list[Sequence[Question]] = []
+    questions_seen: list[Sequence[Question]] = []
 
     async def ask(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
-        heard.append(questions)
+        questions_seen.append(questions)
         return [["red"]]
 
     provider = ReplayProvider(recording(tmp_path, {"events": events}, {"events": events}))
     async with provider.open(SessionOptions(cwd=tmp_path, ask=ask)) as session:
         assert (await read(session))[0] == asked
-    assert heard == [(question,)]
+    assert questions_seen == [(question,)]
     async with provider.open(SessionOptions(cwd=tmp_path)) as session:
         assert (await end_of(session)).reason is EndReason.DONE
 
 
-async def test_a_host_that_never_answers_can_be_interrupted(tmp_path: Path) -> None:
+async def test_a_replay_can_be_interrupted_during_a_question(tmp_path: Path) -> None:
     asked = msgspec.to_builtins(QuestionAsked((Question("Well?"),)))
     is_asked = asyncio.Event()
 
@@ -403,7 +403,7 @@ async def test_a_typed_answer_is_read_from_the_text(tmp_path: Path) -> None:
             await session.ask_for(Plan, "other")
 
 
-async def test_any_options_are_played_for_and_a_session_is_resumed_by_its_id(tmp_path: Path) -> None:
+async def test_a_replay_accepts_all_options_and_resumes_by_id(tmp_path: Path) -> None:
     provider = ReplayProvider(recording(tmp_path, call("go", "1"), call("go", "2"), call("go", "3"), call("go", "4")))
     async with provider.open(SessionOptions(cwd=tmp_path, system_prompt="x", tools=["bash"], max_turns=3)) as session:
         assert (await end_of(session)).text == "1"
@@ -428,29 +428,29 @@ def _damage(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         (Path.unlink, "No such file"),
         (_damage(lambda text: b"x" + text), ":1: this is not a recording"),
         (_damage(lambda text: text + b"{}\n"), ":3: Object missing required field `events`"),
     ],
 )
-async def test_a_file_that_cannot_be_played_is_told_by_check_and_by_open(
-    tmp_path: Path, damage: Callable[[Path], object], words: str
+async def test_an_invalid_file_is_reported_by_check_and_by_open(
+    tmp_path: Path, damage: Callable[[Path], object], message: str
 ) -> None:
     file = recording(tmp_path, call())
     damage(file)
     health = await ReplayProvider(file).check()
     assert not health.ok
-    assert words in health.remedy
-    with pytest.raises(RecordingError, match=words):
+    assert message in health.remedy
+    with pytest.raises(RecordingError, match=message):
         async with ReplayProvider(file).open(SessionOptions(cwd=tmp_path)):
             pass
     with pytest.raises(RecordingError):
         await ReplayProvider(file).models()
 
 
-async def test_a_line_that_was_cut_off_is_told_once_and_the_rest_is_played(tmp_path: Path) -> None:
+async def test_a_truncated_line_is_reported_once_and_the_rest_is_replayed(tmp_path: Path) -> None:
     file = recording(tmp_path, call("go", "1"), call("go", "2"))
     file.write_bytes(file.read_bytes() + b'{"prompt": "ha')
     provider = ReplayProvider(file)
@@ -458,18 +458,19 @@ async def test_a_line_that_was_cut_off_is_told_once_and_the_rest_is_played(tmp_p
     assert health.ok
     assert ":4:" in health.remedy
     async with provider.open(SessionOptions(cwd=tmp_path)) as session:
-        first, second = await read(session), await read(session)
+        first = await read(session)
+        second = await read(session)
     assert [type(event) for event in first] == [Notice, TextDelta, TurnEnded]
     assert [type(event) for event in second] == [TextDelta, TurnEnded]
 
 
-async def test_only_a_tool_that_takes_part_is_given_what_the_agent_gave(tmp_path: Path) -> None:
+async def test_only_a_replayed_tool_is_called_with_the_recorded_input(tmp_path: Path) -> None:
     given: list[str] = []
 
-    def taking(name: str, *, replayed: bool) -> CustomTool:
+    def recording_tool(name: str, *, replayed: bool) -> CustomTool:
         async def run(arguments: Mapping[str, Any]) -> str:
             given.append(f"{name} {arguments['n']}")
-            raise ValueError("the agent was told then")
+            raise ValueError("the agent saw this error")
 
         return CustomTool(name=name, description=name, schema={"type": "object"}, run=run, replayed=replayed)
 
@@ -478,12 +479,12 @@ async def test_only_a_tool_that_takes_part_is_given_what_the_agent_gave(tmp_path
         for n, name in enumerate(("hand_in", "act", "hand_in"))
     ]
     file = recording(tmp_path, {"events": [*calls, [0, DONE]]})
-    tools = [taking("hand_in", replayed=True), taking("act", replayed=False)]
+    tools = [recording_tool("hand_in", replayed=True), recording_tool("act", replayed=False)]
     async with ReplayProvider(file).open(SessionOptions(cwd=tmp_path, custom_tools=tools)) as session:
         assert (await end_of(session, "go")).reason is EndReason.DONE
     assert given == ["hand_in 0", "hand_in 2"]
 
 
-async def test_a_recording_has_to_be_named() -> None:
+async def test_a_replay_needs_a_file() -> None:
     with pytest.raises(ProviderError, match="replay:FILE"):
         require_provider("replay")

@@ -1,4 +1,4 @@
-"""A server for many: started by the first, ended by the last, whoever that is and however they leave."""
+"""Test shared servers: the first user starts one, and the last user ends it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from atomic.providers.shared_server import Shared
 
 
 class Servers:
-    """Counts what runs."""
+    """Starts servers and counts them."""
 
     def __init__(self, *, fails: int = 0, fails_to_end: bool = False) -> None:
-        self.started = self.ended = self.alive = self.most = 0
-        self.fails, self.fails_to_end = fails, fails_to_end
+        self.started = 0
+        self.ended = 0
+        self.alive = 0
+        self.most = 0
+        self.fails = fails
+        self.fails_to_end = fails_to_end
         self.may_start = asyncio.Event()
         self.may_start.set()
         self.may_end = asyncio.Event()
@@ -40,7 +44,7 @@ class Servers:
             yield self.started
         finally:
             await self.may_end.wait()
-            for _ in range(10 * self.started):  # a later one takes longer
+            for _ in range(10 * self.started):  # a later server takes longer
                 await asyncio.sleep(0)
             self.alive -= 1
             self.ended += 1
@@ -48,7 +52,7 @@ class Servers:
             raise OSError("it does not end")
 
 
-async def test_one_is_handed_to_all_and_ends_with_the_last() -> None:
+async def test_all_users_share_a_server_that_ends_with_the_last() -> None:
     servers = Servers()
     async with servers.shared.use() as one, servers.shared.use() as other:
         assert one == other == 1
@@ -58,7 +62,8 @@ async def test_one_is_handed_to_all_and_ends_with_the_last() -> None:
 
 
 async def test_the_first_user_may_leave_first() -> None:
-    servers, leave = Servers(), asyncio.Event()
+    servers = Servers()
+    leave = asyncio.Event()
 
     async def first() -> None:
         async with servers.shared.use():
@@ -72,7 +77,7 @@ async def test_the_first_user_may_leave_first() -> None:
     assert servers.alive == 0
 
 
-async def test_a_start_that_fails_is_told_to_all_who_wait_and_tried_again_by_the_next() -> None:
+async def test_a_failed_start_is_raised_for_all_waiting_users_and_retried_by_the_next() -> None:
     servers = Servers(fails=1)
     servers.may_start.clear()
 
@@ -89,7 +94,7 @@ async def test_a_start_that_fails_is_told_to_all_who_wait_and_tried_again_by_the
     assert servers.alive == 0
 
 
-async def test_whoever_tries_again_at_once_does_not_get_the_old_failure() -> None:
+async def test_an_immediate_retry_does_not_get_the_old_error() -> None:
     servers = Servers(fails=1)
 
     async def user() -> int:
@@ -124,7 +129,7 @@ async def test_a_start_without_waiting_users_is_cancelled() -> None:
     assert (servers.started, servers.alive) == (1, 0)
 
 
-async def test_one_who_is_cancelled_while_it_starts_does_not_take_it_from_the_others() -> None:
+async def test_a_user_cancelled_during_the_start_does_not_affect_others() -> None:
     servers = Servers()
     servers.may_start.clear()
 
@@ -132,7 +137,8 @@ async def test_one_who_is_cancelled_while_it_starts_does_not_take_it_from_the_ot
         async with servers.shared.use() as value:
             return value
 
-    leaver, stayer = asyncio.create_task(user()), asyncio.create_task(user())
+    leaver = asyncio.create_task(user())
+    stayer = asyncio.create_task(user())
     await asyncio.sleep(0)
     leaver.cancel()
     await asyncio.sleep(0)
@@ -141,19 +147,19 @@ async def test_one_who_is_cancelled_while_it_starts_does_not_take_it_from_the_ot
     assert servers.alive == 0
 
 
-async def test_a_dead_one_is_dropped_and_the_next_gets_another() -> None:
+async def test_the_next_user_of_a_dropped_server_gets_a_new_one() -> None:
     servers = Servers()
     async with servers.shared.use() as dead:
         servers.shared.drop(dead)
         async with servers.shared.use() as new:
             assert (dead, new) == (1, 2)
-            servers.shared.drop(dead)  # said twice: the new one is not meant
+            servers.shared.drop(dead)  # a repeated drop does not affect the new server
             async with servers.shared.use() as same:
                 assert same == new
     assert servers.alive == 0
 
 
-async def test_one_that_is_dropped_while_it_starts_ends_too() -> None:
+async def test_a_server_dropped_during_its_start_ends() -> None:
     servers = Servers()
     servers.may_start.clear()
 
@@ -171,7 +177,7 @@ async def test_one_that_is_dropped_while_it_starts_ends_too() -> None:
     assert servers.alive == 0
 
 
-async def test_the_last_one_waits_until_all_have_ended_also_when_it_is_cancelled() -> None:
+async def test_the_last_user_waits_for_all_servers_to_end_even_if_cancelled() -> None:
     servers = Servers()
     servers.may_end.clear()
 
@@ -193,7 +199,7 @@ async def test_the_last_one_waits_until_all_have_ended_also_when_it_is_cancelled
     assert (servers.started, servers.alive) == (2, 0)
 
 
-async def test_an_end_that_fails_is_told_to_the_last_after_all_have_ended() -> None:
+async def test_a_failed_end_is_raised_for_the_last_user_after_all_have_ended() -> None:
     servers = Servers(fails_to_end=True)
 
     async def user() -> None:
@@ -209,8 +215,9 @@ async def test_an_end_that_fails_is_told_to_the_last_after_all_have_ended() -> N
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(2, 12))
-async def test_nothing_is_alive_without_users_whatever_they_do(seed: int, number: int) -> None:
-    chance, servers = random.Random(seed), Servers(fails=seed % 3)
+async def test_no_server_is_alive_without_users(seed: int, number: int) -> None:
+    chance = random.Random(seed)
+    servers = Servers(fails=seed % 3)
 
     async def user() -> None:
         for _ in range(chance.randrange(4)):

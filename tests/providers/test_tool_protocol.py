@@ -1,4 +1,4 @@
-"""MCP for our own tools where one client sends message after message, and each gets its whole answer."""
+"""Test MCP for custom tools with one client that exchanges single messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def request(method: str, id: int = 1, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
-async def test_the_handshake_the_list_and_a_call() -> None:
+async def test_a_client_can_connect_list_tools_and_call_one() -> None:
     protocol = ToolProtocol([tool(add)])
     greeting = await protocol.exchange(request("initialize", protocolVersion="2025-06-18"))
     assert greeting["result"]["protocolVersion"] == "2025-06-18"
@@ -33,7 +33,7 @@ async def test_the_handshake_the_list_and_a_call() -> None:
     assert answer == {"jsonrpc": "2.0", "id": 7, "result": result}
 
 
-async def test_a_call_that_is_not_wanted_any_more_ends() -> None:
+async def test_a_cancelled_call_ends() -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
@@ -54,7 +54,7 @@ async def test_a_call_that_is_not_wanted_any_more_ends() -> None:
         assert ended.is_set()
 
 
-async def test_who_leaves_a_call_ends_it() -> None:
+async def test_cancelling_the_exchange_ends_the_call() -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
@@ -74,18 +74,18 @@ async def test_who_leaves_a_call_ends_it() -> None:
     assert (calling.cancelled(), ended.is_set()) == (True, True)
 
 
-async def test_a_number_that_is_used_twice_does_no_harm() -> None:
-    go_on = asyncio.Event()
+async def test_two_calls_may_have_the_same_id() -> None:
+    release = asyncio.Event()
 
     async def wait() -> str:
         """Wait."""
-        await go_on.wait()
+        await release.wait()
         return "done"
 
     protocol = ToolProtocol([tool(wait)])
     async with asyncio.timeout(LIMIT):
         calls = [asyncio.create_task(protocol.exchange(request("tools/call", name="wait"))) for _ in range(2)]
         await asyncio.sleep(0)
-        go_on.set()
+        release.set()
         answers = await asyncio.gather(*calls)
     assert [answer["result"]["isError"] for answer in answers] == [False, False]

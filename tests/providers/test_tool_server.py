@@ -1,4 +1,4 @@
-"""Our own tools over MCP on loopback: for whoever has the token, and as long as the context lasts."""
+"""Test custom tools over MCP on loopback: only with the token, and until the context ends."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def fail(why: str) -> str:
 
 
 @asynccontextmanager
-async def client_of(server: ToolServer) -> AsyncGenerator[Client]:
-    """Return a client of the official package."""
+async def connect(server: ToolServer) -> AsyncGenerator[Client]:
+    """Connect a client of the official package."""
     headers = {"authorization": f"Bearer {server.token}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=LIMIT) as http,
@@ -56,7 +56,7 @@ def authorized(server: ToolServer) -> httpx2.AsyncClient:
 
 
 async def test_a_client_finds_the_tools_and_calls_them() -> None:
-    async with asyncio.timeout(LIMIT), serving_tools([tool(add), tool(fail)]) as server, client_of(server) as client:
+    async with asyncio.timeout(LIMIT), serving_tools([tool(add), tool(fail)]) as server, connect(server) as client:
         tools = {one.name: one for one in (await client.list_tools()).tools}
         assert list(tools) == ["add", "fail"]
         assert tools["add"].description == "Add two numbers."
@@ -65,8 +65,8 @@ async def test_a_client_finds_the_tools_and_calls_them() -> None:
         assert (text_of(result), result.is_error) == ("42", False)
 
 
-async def test_the_error_of_a_tool_is_its_result() -> None:
-    async with asyncio.timeout(LIMIT), serving_tools([tool(add), tool(fail)]) as server, client_of(server) as client:
+async def test_an_error_of_a_tool_is_its_result() -> None:
+    async with asyncio.timeout(LIMIT), serving_tools([tool(add), tool(fail)]) as server, connect(server) as client:
         result = await client.call_tool("fail", {"why": "numbers"})
         assert (text_of(result), result.is_error) == ("out of stock: numbers", True)
         result = await client.call_tool("add", {"a": "many", "b": 2})
@@ -79,28 +79,28 @@ async def test_the_error_of_a_tool_is_its_result() -> None:
     [{}, {"authorization": "Bearer wrong"}, {"authorization": "Bearer"}, {"authorization": "Basic dXNlcjpwYXNz"}],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-async def test_without_the_token_nothing_is_answered(headers: Mapping[str, str], method: str) -> None:
+async def test_a_request_without_the_token_is_refused(headers: Mapping[str, str], method: str) -> None:
     async with serving_tools([tool(add)]) as server, httpx2.AsyncClient(trust_env=False) as client:
         response = await client.request(method, server.url, headers=headers, json=request("tools/list"))
         assert response.status_code == 401
         assert not response.content
 
 
-async def test_it_listens_only_on_loopback() -> None:
+async def test_the_server_listens_only_on_loopback() -> None:
     async with serving_tools([tool(add)]) as server:
         address = urlsplit(server.url)
         assert address.hostname == "127.0.0.1"
         with socket.socket() as other:
-            other.bind(("127.0.0.2", address.port or 0))  # taken, if it listened everywhere
+            other.bind(("127.0.0.2", address.port or 0))  # fails if the server listens on all addresses
 
 
-async def test_a_call_that_takes_long_shows_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_call_sends_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_server, "HEARTBEAT", 0.05)
-    go_on = asyncio.Event()
+    release = asyncio.Event()
 
     async def wait() -> str:
         """Wait."""
-        await go_on.wait()
+        await release.wait()
         return "done at last"
 
     async with asyncio.timeout(LIMIT), serving_tools([tool(wait)]) as server, authorized(server) as client:
@@ -110,12 +110,12 @@ async def test_a_call_that_takes_long_shows_signs_of_life(monkeypatch: pytest.Mo
             async for line in response.aiter_lines():
                 seen += line + "\n"
                 if seen.count("still running") == 3:
-                    go_on.set()
+                    release.set()
         assert seen.count("still running") >= 3
         assert "done at last" in seen
 
 
-async def test_a_client_that_hangs_up_ends_its_call() -> None:
+async def test_a_call_ends_when_its_client_disconnects() -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
@@ -135,7 +135,7 @@ async def test_a_client_that_hangs_up_ends_its_call() -> None:
         await ended.wait()
 
 
-async def test_a_call_is_cancelled_by_its_own_client_alone() -> None:
+async def test_only_its_own_client_can_cancel_a_call() -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
@@ -152,7 +152,7 @@ async def test_a_call_is_cancelled_by_its_own_client_alone() -> None:
         call = request("tools/call", name="wait")
         calling = asyncio.create_task(client.post(server.url, json=call, headers=mine))
         await began.wait()
-        other = await client.post(server.url, json=cancel, headers={"mcp-session-id": "somebody else"})
+        other = await client.post(server.url, json=cancel, headers={"mcp-session-id": "another"})
         assert other.status_code == 202
         assert not ended.is_set()
         await client.post(server.url, json=cancel, headers=mine)
@@ -168,12 +168,12 @@ async def test_calls_run_at_the_same_time() -> None:
         await together.wait()
         return f"{name} was there"
 
-    async with asyncio.timeout(LIMIT), serving_tools([tool(meet)]) as server, client_of(server) as client:
+    async with asyncio.timeout(LIMIT), serving_tools([tool(meet)]) as server, connect(server) as client:
         results = await asyncio.gather(*(client.call_tool("meet", {"name": name}) for name in ("a", "b", "c")))
     assert [text_of(result) for result in results] == ["a was there", "b was there", "c was there"]
 
 
-async def test_closing_ends_all_calls_and_leaves_nothing_behind() -> None:
+async def test_closing_ends_all_calls_and_releases_everything() -> None:
     began = asyncio.Event()
 
     async def wait() -> None:
@@ -181,12 +181,12 @@ async def test_closing_ends_all_calls_and_leaves_nothing_behind() -> None:
         began.set()
         await asyncio.Event().wait()
 
-    async def open_things() -> tuple[int, int]:
+    async def open_resources() -> tuple[int, int]:
         for _ in range(3):
             await asyncio.sleep(0)
         return len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
 
-    before = await open_things()
+    before = await open_resources()
     async with asyncio.timeout(LIMIT):
         async with serving_tools([tool(wait)]) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(server.url).port)
@@ -202,12 +202,12 @@ async def test_closing_ends_all_calls_and_leaves_nothing_behind() -> None:
             await one.wait_closed()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", urlsplit(server.url).port)
-    assert await open_things() == before
+    assert await open_resources() == before
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_a_client_that_comes_while_it_closes_leaves_nothing(turns: int) -> None:
-    """Whatever the loop has done so far for a connection that the system has taken: nothing, a part or all of it."""
+async def test_a_client_that_connects_during_the_close_leaves_no_resources(turns: int) -> None:
+    """Close after each step of the event loop that accepts a connection."""
     before = len(os.listdir("/proc/self/fd")), asyncio.all_tasks()
     async with serving_tools([]) as server:
         address = "127.0.0.1", urlsplit(server.url).port
@@ -219,7 +219,7 @@ async def test_a_client_that_comes_while_it_closes_leaves_nothing(turns: int) ->
     assert (len(os.listdir("/proc/self/fd")), asyncio.all_tasks()) == before
 
 
-async def test_one_who_is_cancelled_while_it_closes_leaves_nothing() -> None:
+async def test_a_cancellation_during_the_close_leaves_no_resources() -> None:
     before = len(os.listdir("/proc/self/fd")), asyncio.all_tasks()
 
     async def serve() -> None:
@@ -253,7 +253,7 @@ async def test_an_invalid_request_is_refused_and_the_server_continues(sent: byte
         writer.write(sent)
         assert (await reader.readline()).split()[1] == status
         writer.close()
-        async with client_of(server) as client:
+        async with connect(server) as client:
             assert text_of(await client.call_tool("add", {"a": 1, "b": 1})) == "2"
 
 
@@ -264,7 +264,7 @@ async def test_an_invalid_request_is_refused_and_the_server_continues(sent: byte
         (b"[" * 200_000, -32700),
         (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[1]}', -32600),
         (b'{"jsonrpc":"2.0","id":1,"method":"resources/list"}', -32601),
-        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nobody"}}', -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"missing"}}', -32602),
     ],
 )
 async def test_an_invalid_message_gets_an_error(body: bytes, code: int) -> None:
@@ -272,14 +272,14 @@ async def test_an_invalid_message_gets_an_error(body: bytes, code: int) -> None:
         assert f'"code":{code}' in (await client.post(server.url, content=body)).text
 
 
-async def test_the_handshake_takes_the_revision_of_the_client_if_it_is_known() -> None:
+async def test_the_protocol_version_of_the_client_is_used_if_known() -> None:
     async with serving_tools([]) as server, authorized(server) as client:
         for wanted, given in (("2025-03-26", "2025-03-26"), ("2031-01-01", "2025-11-25")):
             response = await client.post(server.url, json=request("initialize", protocolVersion=wanted))
             assert response.json()["result"]["protocolVersion"] == given
 
 
-async def test_a_body_may_come_in_chunks() -> None:
+async def test_a_request_body_may_be_chunked() -> None:
     async def chunks() -> AsyncGenerator[bytes]:
         yield b'{"jsonrpc":"2.0","id":1,'
         yield b'"method":"ping"}'
@@ -289,10 +289,10 @@ async def test_a_body_may_come_in_chunks() -> None:
         assert response.json() == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-async def test_a_tool_without_arguments_is_called_with_none() -> None:
+async def test_a_tool_may_be_called_without_arguments() -> None:
     async def run(arguments: Mapping[str, Any]) -> str:
         return f"got {dict(arguments)}"
 
     bare = CustomTool(name="bare", description="Takes nothing.", schema={}, run=run)
-    async with asyncio.timeout(LIMIT), serving_tools([bare]) as server, client_of(server) as client:
+    async with asyncio.timeout(LIMIT), serving_tools([bare]) as server, connect(server) as client:
         assert text_of(await client.call_tool("bare")) == "got {}"

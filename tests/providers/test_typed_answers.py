@@ -1,4 +1,4 @@
-"""A value of the wanted type out of what an agent says, in whatever words it wraps it."""
+"""Test typed answers: a value is found in the text of an agent and converted to its type."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Tree(msgspec.Struct):
 
 class Box(msgspec.Struct):
     value: Box | None = None
-    """A field with the name of the wrapping, of its own type: the hardest case to tell apart."""
+    """Named like the wrapper and of the same type: the hardest case to distinguish."""
 
 
 class Cat(msgspec.Struct, tag="cat"):
@@ -88,18 +88,18 @@ def test_a_value_of_any_type_is_read(wanted: Any, data: Any, value: Any) -> None
 
 
 @pytest.mark.parametrize("wanted", list({str(case[0]): case[0] for case in CASES}.values()), ids=str)
-def test_a_schema_is_an_object_and_points_nowhere_outside(wanted: Any) -> None:
+def test_a_schema_is_an_object_and_contains_its_definitions(wanted: Any) -> None:
     schema = Wanted[Any](wanted).schema
     assert schema["type"] == "object"
     text = json.dumps(schema)
-    pointed = {part.split('"')[0] for part in text.split("#/$defs/")[1:]}
-    assert pointed <= set(schema.get("$defs", {}))
+    references = {part.split('"')[0] for part in text.split("#/$defs/")[1:]}
+    assert references <= set(schema.get("$defs", {}))
 
 
 WRAPPINGS = [
     "{}",
     "```json\n{}\n```",
-    "Here is the review that you asked for:\n\n```\n{}\n```\n\nTell me if you want more.",
+    "Here is the review that you asked for:\n\n```\n{}\n```\n\nLet me know if you want more.",
     "I looked at [the code](main.py) and {{it}} works. {}",
     "Sure [1]! {} (done)",
     'It was {{"almost": "this"}}, but: {}',
@@ -108,8 +108,8 @@ WRAPPINGS = [
 
 @pytest.mark.parametrize("wrapping", WRAPPINGS)
 def test_json_is_found_in_fences_and_prose(wrapping: str) -> None:
-    said = wrapping.replace("{{", "{").replace("}}", "}").replace("{}", '{"verdict": "approve"}')
-    assert Wanted(Review).read_text(said) == Review(Verdict.APPROVE)
+    answer = wrapping.replace("{{", "{").replace("}}", "}").replace("{}", '{"verdict": "approve"}')
+    assert Wanted(Review).read_text(answer) == Review(Verdict.APPROVE)
 
 
 @given(
@@ -122,12 +122,12 @@ def test_json_is_found_in_fences_and_prose(wrapping: str) -> None:
     st.text(),
 )
 def test_json_is_found_within_other_text(review: Review, before: str, after: str) -> None:
-    said = before + msgspec.json.encode(review).decode() + after
-    assert Wanted(Review).read_text(said) == review
+    answer = before + msgspec.json.encode(review).decode() + after
+    assert Wanted(Review).read_text(answer) == review
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("answer", "message"),
     [
         ("I could not do it.", "no JSON"),
         ('{"verdict": "perhaps"}', "verdict"),
@@ -137,32 +137,33 @@ def test_json_is_found_within_other_text(review: Review, before: str, after: str
         ('{"a":' * 100_000, "no JSON"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_the_place(said: str, words: str) -> None:
-    with pytest.raises(UnreadableAnswerError, match=words):
-        Wanted(Review).read_text(said)
+def test_an_unreadable_answer_is_an_error_with_the_location(answer: str, message: str) -> None:
+    with pytest.raises(UnreadableAnswerError, match=message):
+        Wanted(Review).read_text(answer)
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("said", ["[" * 300_000, "{" * 300_000, '[{"a":[' * 50_000, '[{"c": [1]},' * 100_000])
-def test_a_long_answer_that_was_cut_off_does_not_hold_everything_up(said: str) -> None:
+@pytest.mark.parametrize("answer", ["[" * 300_000, "{" * 300_000, '[{"a":[' * 50_000, '[{"c": [1]},' * 100_000])
+def test_a_long_truncated_answer_is_refused_quickly(answer: str) -> None:
     began = time.process_time()
     with pytest.raises(UnreadableAnswerError):
-        Wanted(Review).read_text(said)
-    judge(time.process_time() - began, 10)  # by trying at each bracket: minutes
+        Wanted(Review).read_text(answer)
+    judge(time.process_time() - began, 10)  # trying at each bracket would take minutes
 
 
 class Agent:
-    """Says one text after the other."""
+    """Answers with one text after the other."""
 
     def __init__(self, *texts: str, reason: EndReason = EndReason.DONE) -> None:
-        self.texts, self.reason = list(texts), reason
+        self.texts = list(texts)
+        self.reason = reason
         self.prompts: list[str] = []
-        self.read_to_the_end = 0
+        self.completed = 0
 
     async def send(self, prompt: str) -> AsyncGenerator[AgentEvent]:
         self.prompts.append(prompt)
         yield TurnEnded(self.reason, self.texts.pop(0), error="overloaded" if self.reason is EndReason.ERROR else None)
-        self.read_to_the_end += 1
+        self.completed += 1
 
 
 async def test_the_schema_is_in_the_prompt_and_a_wrong_answer_is_repaired_once() -> None:
@@ -171,7 +172,7 @@ async def test_the_schema_is_in_the_prompt_and_a_wrong_answer_is_repaired_once()
     assert agent.prompts[0].startswith("Review it.")
     assert '"request_changes"' in agent.prompts[0]
     assert "no JSON" in agent.prompts[1]
-    assert agent.read_to_the_end == 2
+    assert agent.completed == 2
 
 
 async def test_an_answer_that_stays_wrong_is_an_error() -> None:
@@ -182,14 +183,14 @@ async def test_an_answer_that_stays_wrong_is_an_error() -> None:
     assert await ask_with_repair(agent.send, Wanted(Review), "Review it.", repairs=2) == Review(Verdict.APPROVE)
 
 
-async def test_a_turn_that_was_not_done_is_no_answer_and_not_repaired() -> None:
+async def test_a_failed_turn_is_an_error_and_not_repaired() -> None:
     agent = Agent('{"verdict": "approve"}', reason=EndReason.ERROR)
     with pytest.raises(AnswerError, match="overloaded"):
         await ask_in_text(agent.send, Wanted(Review), "Review it.")
     assert len(agent.prompts) == 1
 
 
-async def test_the_answer_tool_takes_what_fits_and_refuses_the_rest() -> None:
+async def test_the_answer_tool_accepts_only_valid_answers() -> None:
     answers: list[Review] = []
     tool = answer_tool(Wanted(Review), answers)
     with pytest.raises(UnreadableAnswerError, match="verdict"):

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from atomic.providers import AgentEvent, AgentSession, TextDelta, TurnEnded
 
-LIMIT = 60  # seconds that anything may take here; the machine may be busy
+LIMIT = 60  # seconds; generous, because the machine may be busy
 EventT = TypeVar("EventT")
 
 

@@ -1,4 +1,4 @@
-"""A server of two tools, `plus` and `minus`, that speaks MCP on its standard streams."""
+"""An MCP server with two tools, `plus` and `minus`, on its standard streams."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
                 "tools": [{"name": name, "description": name, "inputSchema": _NUMBERS} for name in ("plus", "minus")]
             }
         case "tools/call":
-            a, b = params["arguments"]["a"], params["arguments"]["b"]
+            a = params["arguments"]["a"]
+            b = params["arguments"]["b"]
             return {"content": [{"type": "text", "text": str(a + b if params["name"] == "plus" else a - b)}]}
         case _:
             return {}
 
 
 for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" in asked:
-        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answer(asked)}), flush=True)
+    request = json.loads(line)
+    if "id" in request:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": answer(request)}), flush=True)

@@ -1,7 +1,8 @@
-"""An agent that does what its prompt says, step by step; as small as the protocol allows.
+"""A minimal ACP agent that runs the steps in its prompt.
 
-A prompt is a JSON list of steps, each a verb and a value: {"say": "text"}, {"update": {...}}, {"exit": 1}; `play` has
-them all. A turn that no step ends, ends with `end_turn`.
+A prompt is a JSON list of steps, each a verb and a value: `{"say": "hello"}`,
+`{"update": {...}}`, `{"exit": 1}`. `play` lists all verbs. A turn without an explicit end
+ends with `end_turn`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from typing import Any
 
 SESSION = "puppet-1"
-asked = 0
+requests = 0
 is_cancelled = False
 
 
@@ -44,17 +45,17 @@ def receive() -> dict[str, Any]:
 
 
 def request(method: str, params: dict[str, Any]) -> Any:
-    """Ask the client, and wait for its answer."""
-    global asked, is_cancelled
-    asked += 1
-    send({"id": f"p{asked}", "method": method, "params": params})
-    while (answer := receive()).get("id") != f"p{asked}":
+    """Send a request to the client and return its answer."""
+    global requests, is_cancelled
+    requests += 1
+    send({"id": f"p{requests}", "method": method, "params": params})
+    while (answer := receive()).get("id") != f"p{requests}":
         is_cancelled = is_cancelled or answer.get("method") == "session/cancel"
     return answer.get("result", answer.get("error"))
 
 
 def play(step: dict[str, Any]) -> dict[str, Any] | None:
-    """Do one step; the end of the turn, if it is one."""
+    """Run a step and return the end of the turn if the step ends it."""
     [(verb, value)] = step.items()
     match verb:
         case "say":
@@ -104,13 +105,15 @@ def play(step: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def prompt(params: dict[str, Any]) -> dict[str, Any]:
-    text = params["prompt"][0]["text"].partition("\n\n<system_prompt>")[0]
-    if not text.startswith(("[", "/")):  # what goes along with a prompt stands before it
-        text = text.rpartition("\n\n")[2]
-    for step in json.loads("[]" if text.startswith("/") else text):
+    content = params["prompt"][0]["text"].partition("\n\n<system_prompt>")[0]
+    if not content.startswith(("[", "/")):  # additions to a prompt precede it
+        content = content.rpartition("\n\n")[2]
+    for step in json.loads("[]" if content.startswith("/") else content):
         if step == {"prompt": True}:
             say(json.dumps([block["text"] for block in params["prompt"]]))
-        elif (end := play(step)) is not None:
+            continue
+        end = play(step)
+        if end is not None:
             return end
     return {"result": {"stopReason": "cancelled" if is_cancelled else "end_turn"}}
 
@@ -134,17 +137,18 @@ def main() -> None:
     if "--version" in sys.argv:
         print("puppet 1.2.3")
         return
-    is_known = "--stranger" not in sys.argv
+    is_logged_in = "--logged-out" not in sys.argv
     while True:
         message = receive()
-        method, id = message["method"], message.get("id")
+        method = message["method"]
+        id = message.get("id")
         params: dict[str, Any] = message.get("params", {})
         if method == "initialize":
             send({"id": id, "result": initialize(params)})
         elif method == "authenticate":
-            is_known = True
+            is_logged_in = True
             send({"id": id, "result": {}})
-        elif method == "session/new" and not is_known:
+        elif method == "session/new" and not is_logged_in:
             send({"id": id, "error": {"code": -32000, "message": "Authentication required"}})
         elif method in ("session/new", "session/resume"):
             send({"id": id, "result": {"sessionId": SESSION}})

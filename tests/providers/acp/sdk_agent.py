@@ -1,7 +1,8 @@
-"""An agent on the protocol's own SDK: it reads what Atomic says with the models of the schema, and refuses the rest.
+"""An agent built with the protocol's own SDK, which validates every message of Atomic.
 
-A prompt says what it does: `servers` tells those of the session, `leave` asks whether a tool may run, `form` puts a
-question, `wait` waits until it is to stop, and any other prompt is given back.
+Prompts are commands: `servers` lists the MCP servers of the session, `permission` requests
+permission for a tool, `form` asks a question, `wait` waits for the cancellation. Any other
+prompt is echoed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ SESSION = "sdk-1"
 
 
 class SdkAgent:
-    """Tells what it was told."""
+    """Reports the requests that it received."""
 
     def __init__(self) -> None:
         self._client: Any = None
@@ -51,17 +52,17 @@ class SdkAgent:
         self._cancelled.set()
 
     async def prompt(self, session_id: str, prompt: Any, **more: Any) -> schema.PromptResponse:
-        text = await self._said(session_id, prompt[0].text)
+        text = await self._answer(session_id, prompt[0].text)
         await self._client.session_update(session_id, acp.update_agent_message_text(text))
         usage = schema.Usage(total_tokens=3, input_tokens=2, output_tokens=1)
         stopped = self._cancelled.is_set()
         return schema.PromptResponse(stop_reason="cancelled" if stopped else "end_turn", usage=usage)
 
-    async def _said(self, session: str, prompt: str) -> str:
+    async def _answer(self, session: str, prompt: str) -> str:
         match prompt:
             case "servers":
                 return ", ".join(self._servers)
-            case "leave":
+            case "permission":
                 call = schema.ToolCallUpdate(tool_call_id="t1")
                 option = schema.PermissionOption(option_id="y", name="Yes", kind="allow_once")
                 given = await self._client.request_permission(session_id=session, tool_call=call, options=[option])

@@ -1,6 +1,6 @@
-"""The contract of all providers, on the real Copilot over ACP.
+"""Test the contract of all providers with the real Copilot over ACP.
 
-Each session starts a program of its own, which takes its time: most cases are left to the full suite.
+Each session starts its own program, which is slow: most cases run only in the full suite.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from atomic.testing.conformance import AGENTS, Case, House
-from tests.providers.conformance.interruptions import interruptions
-from tests.providers.conformance.playing import house_of, params
+from tests.providers.conformance.interruptions import interrupt_turns
+from tests.providers.conformance.suite import open_house, params_for
 
 pytestmark = pytest.mark.ci
 
@@ -49,19 +49,19 @@ QUICK = (
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[House]:
     folder: Path = tmp_path_factory.mktemp("acp-copilot")
-    async with house_of(AGENT, folder) as house:
+    async with open_house(AGENT, folder) as house:
         yield house
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("case", params(AGENT, QUICK))
+@pytest.mark.parametrize("case", params_for(AGENT, QUICK))
 async def test_it_keeps_the_contract(house: House, case: Case) -> None:
     await house.play(case)
 
 
 @pytest.mark.full
 async def test_turns_with_random_interruptions_end_once(tmp_path: Path) -> None:
-    report = await interruptions(AGENTS[AGENT], turns=20, seed=20261116, folder=tmp_path)
+    report = await interrupt_turns(AGENTS[AGENT], turns=20, seed=20261116, folder=tmp_path)
     print(report)
     assert not report.wrong
     assert report.p99 <= 2.5  # 2 s on a quiet machine

@@ -11,7 +11,7 @@ from atomic.config import AcpSettings, EnvSettings, ProviderSettings, Settings
 from atomic.providers import ProgramMissingError, ProviderError, SessionOptions, UnknownProviderError, require_provider
 from atomic.providers.acp.agents import find_agent
 from atomic.providers.acp.environment import environment
-from tests.providers.acp.stage import puppet_settings
+from tests.providers.acp.sandbox import puppet_settings
 
 
 def test_an_unknown_agent_is_reported_with_the_nearest_name() -> None:
@@ -37,7 +37,7 @@ async def test_a_missing_program_is_reported_with_its_install_command(
             pass
 
 
-async def test_a_missing_program_of_the_configuration_names_the_setting() -> None:
+async def test_the_remedy_names_the_setting_of_a_missing_program() -> None:
     health = await require_provider("acp:x", Settings(acp={"x": AcpSettings(["nowhere"])})).check()
     assert "[acp.x] command" in health.remedy
 
@@ -48,7 +48,7 @@ async def test_the_configuration_overrides_a_known_agent() -> None:
     assert (health.ok, health.version, health.program) == (True, "1.2.3", command[0])
 
 
-def test_meaningless_settings_are_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     with pytest.raises(ProviderError, match="empty command"):
         require_provider("acp:x", Settings(acp={"x": AcpSettings([])}))
     with pytest.raises(ProviderError, match="accepts only env"):

@@ -24,10 +24,10 @@ def answer(text):
         usage={"input_tokens": 3, "output_tokens": 2})
 
 def turn(id, prompt):
-    if prompt == "old":  # a version that tells neither of prompts nor of the session's state
+    if prompt == "old":  # a version without command_lifecycle and session_state_changed
         answer("old")
         return
-    if prompt == "woken":  # by a task that its predecessor had left behind
+    if prompt == "woken":  # by a background task of an earlier program
         say(type="system", subtype="session_state_changed", state="running")
         say(type="result", subtype="success", num_turns=0, result="", origin={"kind": "task-notification"})
         say(type="system", subtype="session_state_changed", state="idle")
@@ -82,8 +82,11 @@ main()
 """
 
 
-def fake_program(folder: Path, name: str = "claude") -> Path:
-    """The program as a file; one called `deaf` does not hear a SIGTERM, `mute` does not answer."""
+def write_fake_program(folder: Path, name: str = "claude") -> Path:
+    """Write the program to a file and return its path.
+
+    With `deaf` in its name it ignores SIGTERM, with `mute` it never answers.
+    """
     path = folder / name
     path.write_text(f"#!{sys.executable}\n{_CODE}")
     os.chmod(path, 0o755)

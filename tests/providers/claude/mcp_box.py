@@ -16,7 +16,7 @@ _ADD = {"name": "add", "description": "adds", "inputSchema": {"type": "object", 
 
 
 def answer(message: dict[str, Any], secret: str | None) -> dict[str, Any] | None:
-    """What the server says to a message; nothing to a notification."""
+    """Return the server's response to a message, or None for a notification."""
     if "id" not in message:
         return None
     result: dict[str, Any] = {}
@@ -36,8 +36,8 @@ def answer(message: dict[str, Any], secret: str | None) -> dict[str, Any] | None
 
 
 @contextmanager
-def over_http() -> Generator[str]:
-    """Its address; it says the header `x-secret` that it was sent."""
+def serve_over_http() -> Generator[str]:
+    """Serve over HTTP and yield the address; results repeat the header `x-secret`."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -52,9 +52,9 @@ def over_http() -> Generator[str]:
 class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        said = answer(message, self.headers["x-secret"])
-        body = b"" if said is None else json.dumps(said).encode()
-        self.send_response(202 if said is None else 200)
+        response = answer(message, self.headers["x-secret"])
+        body = b"" if response is None else json.dumps(response).encode()
+        self.send_response(202 if response is None else 200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -69,5 +69,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        if (said := answer(json.loads(line), os.environ.get("SECRET"))) is not None:
-            print(json.dumps(said), flush=True)
+        response = answer(json.loads(line), os.environ.get("SECRET"))
+        if response is not None:
+            print(json.dumps(response), flush=True)

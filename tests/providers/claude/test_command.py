@@ -1,4 +1,7 @@
-"""The command line: one word for a flag and its value, so that no value is ever taken for a flag."""
+"""Test the command line: a flag and its value are one argument.
+
+A value can therefore never be parsed as a flag.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import pytest
 
 from atomic.providers.claude.command import Command, Origin
 
-ALWAYS = 7  # the program and what every session is started with
+ALWAYS = 7  # the program and the arguments of every session
 
 
 def words(origin: Origin = Origin("new"), **given: Any) -> list[str]:  # noqa: B008  # it is frozen
@@ -21,11 +24,11 @@ def words(origin: Origin = Origin("new"), **given: Any) -> list[str]:  # noqa: B
         (Origin("new"), ["--session-id=new"]),
         (Origin("old", known=True), ["--resume=old"]),
         (Origin("copy", fork_of="old"), ["--resume=old", "--fork-session", "--session-id=copy"]),
-        (Origin("copy", known=True, fork_of="old"), ["--resume=copy"]),  # a copy that has been made
+        (Origin("copy", known=True, fork_of="old"), ["--resume=copy"]),  # the copy exists already
         (Origin("--evil", known=True), ["--resume=--evil"]),
     ],
 )
-def test_where_a_conversation_begins(origin: Origin, expected: list[str]) -> None:
+def test_a_session_starts_new_resumed_or_forked(origin: Origin, expected: list[str]) -> None:
     assert words(origin)[ALWAYS:] == expected
 
 
@@ -33,7 +36,7 @@ def test_where_a_conversation_begins(origin: Origin, expected: list[str]) -> Non
     ("given", "expected"),
     [
         ({"tools": ["Read", "Bash"]}, "--tools=Read,Bash"),
-        ({"tools": []}, "--tools="),  # none at all
+        ({"tools": []}, "--tools="),  # no tools
         ({"denied_tools": ["Write", "mcp__box"]}, "--disallowedTools=Write,mcp__box"),
         ({"setting_sources": ["user"]}, "--setting-sources=user"),
         ({"settings": '{"a": 1}'}, '--settings={"a": 1}'),
@@ -45,7 +48,7 @@ def test_where_a_conversation_begins(origin: Origin, expected: list[str]) -> Non
         ({"schema": {"type": "object"}}, '--json-schema={"type":"object"}'),
     ],
 )
-def test_each_wish_is_one_word(given: dict[str, Any], expected: str) -> None:
+def test_each_option_is_one_argument(given: dict[str, Any], expected: str) -> None:
     assert words(**given)[ALWAYS + 1 :] == [expected]
 
 

@@ -1,4 +1,7 @@
-"""Requests in both directions: each gets one answer, in time or not at all, and the program's end answers all."""
+"""Test control requests in both directions.
+
+Each request gets at most one answer, and all pending ones fail when the program ends.
+"""
 
 from __future__ import annotations
 
@@ -18,45 +21,45 @@ USE = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"
 
 
 class Wire:
-    """A program that does nothing by itself; `said` is what it was told."""
+    """A passive program; `received` holds the messages that were sent to it."""
 
     def __init__(self, answer: Callable[[Request], Any] | None = None) -> None:
-        self.said: list[Json] = []
+        self.received: list[Json] = []
         self.failure: ProgramFailedError | None = None
         self._answer = answer
         self.control = Control(self._receive, self._answered)
 
-    def says(self, kind: str, **fields: Any) -> None:
+    def send(self, kind: str, **fields: Any) -> None:
         self.control.receive(kind, msgspec.json.encode({"type": kind, **fields}))
 
-    def answers(self, **fields: Any) -> None:
-        id = self.said[-1]["request_id"]
-        self.says("control_response", response={"subtype": "success", "request_id": id, **fields})
+    def respond(self, **fields: Any) -> None:
+        id = self.received[-1]["request_id"]
+        self.send("control_response", response={"subtype": "success", "request_id": id, **fields})
 
-    async def told(self, count: int) -> None:
+    async def wait_for_messages(self, count: int) -> None:
         async with asyncio.timeout(LIMIT):
-            while len(self.said) < count:
+            while len(self.received) < count:
                 await asyncio.sleep(0)
 
     async def _receive(self, message: Json) -> None:
         if self.failure is not None:
             self.control.fail(self.failure)
             raise self.failure
-        self.said.append(message)
+        self.received.append(message)
 
     async def _answered(self, request: Request) -> Json:
         assert self._answer is not None
         return await self._answer(request)
 
 
-async def test_answers_find_their_questions_in_any_order() -> None:
+async def test_responses_may_arrive_in_any_order() -> None:
     wire = Wire()
-    asking = [asyncio.create_task(wire.control.request({"subtype": "count", "to": number})) for number in range(3)]
-    await wire.told(3)
-    for message in reversed(wire.said):
+    requests = [asyncio.create_task(wire.control.request({"subtype": "count", "to": number})) for number in range(3)]
+    await wire.wait_for_messages(3)
+    for message in reversed(wire.received):
         response = {"to": message["request"]["to"]}
-        wire.says("control_response", response={"request_id": message["request_id"], "response": response})
-    assert await asyncio.gather(*asking) == [{"to": number} for number in range(3)]
+        wire.send("control_response", response={"request_id": message["request_id"], "response": response})
+    assert await asyncio.gather(*requests) == [{"to": number} for number in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -66,41 +69,41 @@ async def test_answers_find_their_questions_in_any_order() -> None:
         ({"subtype": "error"}, "Claude Code refused a request: no reason given"),
     ],
 )
-async def test_a_refusal_has_a_reason(answer: Json, error: str) -> None:
+async def test_a_refused_request_raises_the_reason(answer: Json, error: str) -> None:
     wire = Wire()
-    asking = asyncio.create_task(wire.control.request({"subtype": "set_model"}))
-    await wire.told(1)
-    wire.answers(**answer)
+    request = asyncio.create_task(wire.control.request({"subtype": "set_model"}))
+    await wire.wait_for_messages(1)
+    wire.respond(**answer)
     with pytest.raises(ProgramFailedError, match=error):
-        await asking
+        await request
 
 
-async def test_an_answer_without_content_is_one() -> None:
+async def test_an_empty_response_is_an_answer() -> None:
     wire = Wire()
-    asking = asyncio.create_task(wire.control.request({"subtype": "set_model"}))
-    await wire.told(1)
-    wire.answers()
-    assert await asking == {}
+    request = asyncio.create_task(wire.control.request({"subtype": "set_model"}))
+    await wire.wait_for_messages(1)
+    wire.respond()
+    assert await request == {}
 
 
-async def test_who_does_not_answer_in_time_is_not_waited_for() -> None:
+async def test_a_request_without_a_response_times_out() -> None:
     wire = Wire()
     with pytest.raises(ProgramFailedError, match='Claude Code did not answer "initialize" within 0 s'):
         await wire.control.request({"subtype": "initialize"}, seconds=0.01)
-    wire.answers()  # too late: nobody asks any more
-    wire.says("control_response", response={"request_id": "never asked"})
+    wire.respond()  # too late: the request has timed out
+    wire.send("control_response", response={"request_id": "never asked"})
 
 
-async def test_the_end_of_the_program_answers_all_who_wait() -> None:
+async def test_all_pending_requests_fail_when_the_program_ends() -> None:
     wire = Wire()
-    asking = [asyncio.create_task(wire.control.request({"subtype": "initialize"})) for _ in range(2)]
-    await wire.told(2)
+    requests = [asyncio.create_task(wire.control.request({"subtype": "initialize"})) for _ in range(2)]
+    await wire.wait_for_messages(2)
     gone = ProgramFailedError("it has gone", provider="claude")
     wire.control.fail(gone)
-    assert await asyncio.gather(*asking, return_exceptions=True) == [gone, gone]
+    assert await asyncio.gather(*requests, return_exceptions=True) == [gone, gone]
 
 
-async def test_an_unsendable_message_fails_at_once() -> None:
+async def test_a_request_fails_at_once_if_it_cannot_be_sent() -> None:
     wire = Wire()
     wire.failure = ProgramFailedError("it has gone", provider="claude")
     with pytest.raises(ProgramFailedError, match="it has gone"):
@@ -109,16 +112,16 @@ async def test_an_unsendable_message_fails_at_once() -> None:
         await wire.control.notify({"subtype": "interrupt"})
 
 
-async def test_a_request_of_the_program_is_answered_under_its_id() -> None:
+async def test_a_response_to_the_program_has_the_id_of_its_request() -> None:
     async def allow(request: Request) -> Json:
         assert request == ToolUse("Bash", {"command": "ls"}, "task-1")
         return {"behavior": "allow"}
 
     wire = Wire(allow)
-    wire.says("control_request", request_id="r1", request=USE)
-    await wire.told(1)
+    wire.send("control_request", request_id="r1", request=USE)
+    await wire.wait_for_messages(1)
     answer = {"subtype": "success", "request_id": "r1", "response": {"behavior": "allow"}}
-    assert wire.said == [{"type": "control_response", "response": answer}]
+    assert wire.received == [{"type": "control_response", "response": answer}]
 
 
 @pytest.mark.parametrize(
@@ -129,19 +132,19 @@ async def test_a_request_of_the_program_is_answered_under_its_id() -> None:
         ({"subtype": "can_use_tool"}, "missing required field `tool_name`"),
     ],
 )
-async def test_a_request_that_fails_or_is_unknown_is_answered_too(request_: Json, error: str) -> None:
+async def test_a_failing_or_unknown_request_gets_an_error_response(request_: Json, error: str) -> None:
     async def fail(request: Request) -> Json:
         raise KeyError
 
     wire = Wire(fail)
-    wire.says("control_request", request_id="r1", request=request_)
-    await wire.told(1)
-    (said,) = wire.said
-    assert (said["response"]["subtype"], said["response"]["request_id"]) == ("error", "r1")
-    assert error in said["response"]["error"]
+    wire.send("control_request", request_id="r1", request=request_)
+    await wire.wait_for_messages(1)
+    (received,) = wire.received
+    assert (received["response"]["subtype"], received["response"]["request_id"]) == ("error", "r1")
+    assert error in received["response"]["error"]
 
 
-async def test_a_request_that_is_taken_back_is_not_answered() -> None:
+async def test_a_cancelled_request_gets_no_response() -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def wait(request: Request) -> Json:
@@ -153,18 +156,18 @@ async def test_a_request_that_is_taken_back_is_not_answered() -> None:
 
     wire = Wire(wait)
     async with asyncio.timeout(LIMIT):
-        wire.says("control_request", request_id="r1", request=USE)
+        wire.send("control_request", request_id="r1", request=USE)
         await began.wait()
-        wire.says("control_cancel_request", request_id="another")
+        wire.send("control_cancel_request", request_id="another")
         await asyncio.sleep(0)
         assert not ended.is_set()
-        wire.says("control_cancel_request", request_id="r1")
+        wire.send("control_cancel_request", request_id="r1")
         await ended.wait()
     await wire.control.close()
-    assert wire.said == []
+    assert wire.received == []
 
 
-async def test_closing_ends_what_is_being_answered_and_begins_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_closing_cancels_handlers_and_starts_no_new_ones(caplog: pytest.LogCaptureFixture) -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def wait(request: Request) -> Json:
@@ -176,17 +179,17 @@ async def test_closing_ends_what_is_being_answered_and_begins_nothing(caplog: py
 
     wire = Wire(wait)
     async with asyncio.timeout(LIMIT):
-        wire.says("control_request", request_id="r1", request=USE)
+        wire.send("control_request", request_id="r1", request=USE)
         await began.wait()
         with caplog.at_level(logging.WARNING):
             await wire.control.close()
         began.clear()
-        wire.says("control_request", request_id="r2", request=USE)
+        wire.send("control_request", request_id="r2", request=USE)
         await asyncio.sleep(0.01)
-    assert (ended.is_set(), began.is_set(), wire.said, caplog.records) == (True, False, [], [])
+    assert (ended.is_set(), began.is_set(), wire.received, caplog.records) == (True, False, [], [])
 
 
-async def test_an_answer_to_a_program_that_has_gone_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_response_to_a_program_that_has_exited_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     answered = asyncio.Event()
 
     async def allow(request: Request) -> Json:
@@ -195,13 +198,13 @@ async def test_an_answer_to_a_program_that_has_gone_is_dropped(caplog: pytest.Lo
 
     wire = Wire(allow)
     wire.failure = ProgramFailedError("it has gone", provider="claude")
-    wire.says("control_request", request_id="r1", request=USE)
+    wire.send("control_request", request_id="r1", request=USE)
     async with asyncio.timeout(LIMIT):
         await answered.wait()
     await wire.control.close()
     assert caplog.records == []
 
 
-def test_a_message_of_another_shape_is_not_understood() -> None:
+def test_a_malformed_message_raises_a_validation_error() -> None:
     with pytest.raises(msgspec.ValidationError):
-        Wire().says("control_response", response="yes")
+        Wire().send("control_response", response="yes")

@@ -1,4 +1,4 @@
-"""Whatever the program says, it ends the turn with an error of a known type, and never Atomic."""
+"""Test invalid output of the program: it ends the turn with a known error and never crashes Atomic."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from atomic.config import ProviderSettings, Settings
 from atomic.providers import EndReason, Usage
-from tests.providers.claude.fake import fake_program
-from tests.providers.claude.place import place
+from tests.providers.claude.fake import write_fake_program
+from tests.providers.claude.sandbox import sandbox
 from tests.providers.processes import appears, find
 from tests.providers.turns import LIMIT, end, end_of, text_of, turn
 from tests.timing import judge
@@ -32,8 +32,8 @@ def settings_for(program: Path) -> Settings:
         ("silent", "Claude Code closed its output"),
     ],
 )
-async def test_what_cannot_be_read_ends_the_turn_and_the_next_goes_on(tmp_path: Path, prompt: str, error: str) -> None:
-    async with place(tmp_path, {}) as here, here.open(settings=settings_for(fake_program(tmp_path))) as session:
+async def test_unreadable_output_ends_the_turn_and_the_next_one_works(tmp_path: Path, prompt: str, error: str) -> None:
+    async with sandbox(tmp_path, {}) as here, here.open(settings=settings_for(write_fake_program(tmp_path))) as session:
         ended = await end(session, prompt)
         assert ended.reason is EndReason.ERROR
         assert error in (ended.error or "")
@@ -41,10 +41,10 @@ async def test_what_cannot_be_read_ends_the_turn_and_the_next_goes_on(tmp_path: 
         assert (await end(session, "fine")).text == "fine"
 
 
-async def test_messages_that_nobody_knows_are_counted_and_passed_over(
+async def test_unknown_messages_are_ignored_and_logged_once_per_kind(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with place(tmp_path, {}) as here, here.open(settings=settings_for(fake_program(tmp_path))) as session:
+    async with sandbox(tmp_path, {}) as here, here.open(settings=settings_for(write_fake_program(tmp_path))) as session:
         with caplog.at_level(logging.WARNING, "atomic"):
             assert (await end(session, "new")).text == "new"
         kinds = [record.getMessage() for record in caplog.records]
@@ -57,29 +57,29 @@ async def test_messages_that_nobody_knows_are_counted_and_passed_over(
             assert sum(f'"{kind}' in text for text in kinds) == 1, kind
 
 
-async def test_half_a_character_does_no_harm(tmp_path: Path) -> None:
-    async with place(tmp_path, {}) as here, here.open(settings=settings_for(fake_program(tmp_path))) as session:
+async def test_half_a_character_becomes_a_question_mark(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, {}) as here, here.open(settings=settings_for(write_fake_program(tmp_path))) as session:
         events = await turn(session, "surrogate")
         assert text_of(events) == "cut ?surrogate"
         assert end_of(events).text.encode() == b"surrogate"
         assert (await end(session, "\ud83d half a prompt")).reason is EndReason.DONE
 
 
-async def test_an_older_program_that_reports_less(tmp_path: Path) -> None:
-    async with place(tmp_path, {}) as here, here.open(settings=settings_for(fake_program(tmp_path))) as session:
+async def test_a_turn_of_an_older_version_ends_with_text_and_usage(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, {}) as here, here.open(settings=settings_for(write_fake_program(tmp_path))) as session:
         ended = await end(session, "old")
         assert (ended.reason, ended.text, ended.usage) == (EndReason.DONE, "old", Usage(3, 2))
 
 
-async def test_what_wakes_a_program_is_not_the_answer(tmp_path: Path) -> None:
-    async with place(tmp_path, {}) as here, here.open(settings=settings_for(fake_program(tmp_path))) as session:
+async def test_the_result_of_a_background_task_is_not_the_answer(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, {}) as here, here.open(settings=settings_for(write_fake_program(tmp_path))) as session:
         assert (await end(session, "woken")).text == "woken"
 
 
 @pytest.mark.timed
-async def test_a_program_that_ignores_everything_ends_all_the_same(tmp_path: Path) -> None:
-    settings = settings_for(fake_program(tmp_path, "deaf-claude"))
-    async with place(tmp_path, {}) as here, here.open(settings=settings) as session, asyncio.timeout(LIMIT):
+async def test_an_interrupt_ends_a_program_that_ignores_sigterm(tmp_path: Path) -> None:
+    settings = settings_for(write_fake_program(tmp_path, "deaf-claude"))
+    async with sandbox(tmp_path, {}) as here, here.open(settings=settings) as session, asyncio.timeout(LIMIT):
         running = asyncio.create_task(end(session, "hang"))
         await appears(str(tmp_path / "hanging"))
         began = time.monotonic()
@@ -90,9 +90,9 @@ async def test_a_program_that_ignores_everything_ends_all_the_same(tmp_path: Pat
 
 
 @pytest.mark.timed
-async def test_a_program_that_hangs_when_it_starts_holds_nobody(tmp_path: Path) -> None:
-    settings = settings_for(fake_program(tmp_path, "mute-claude"))
-    async with place(tmp_path, {}) as here, asyncio.timeout(LIMIT):
+async def test_an_interrupt_ends_a_program_that_hangs_at_start(tmp_path: Path) -> None:
+    settings = settings_for(write_fake_program(tmp_path, "mute-claude"))
+    async with sandbox(tmp_path, {}) as here, asyncio.timeout(LIMIT):
         async with here.open(settings=settings) as session:
             running = asyncio.create_task(end(session, "hello"))
             await appears(session.id)

@@ -17,20 +17,20 @@ def launch(options: SessionOptions) -> Launch:
     return Launch(Path("claude"), Settings(), options)
 
 
-def test_it_is_told_of_agents_and_to_take_the_new_system_prompt_when_it_resumes() -> None:
+def test_the_first_request_has_the_agents_and_on_resume_replaces_the_system_prompt() -> None:
     plain = {"subtype": "initialize", "forwardSubagentText": True}
     assert launch(SessionOptions()).greeting() == plain
     assert launch(SessionOptions(resume="old")).greeting() == {**plain, "systemPromptSnapshot": False}
     reader = AgentSpec(name="reader", description="Reads.", prompt="You read.", tools=["read"])
-    told = launch(SessionOptions(agents=[reader])).greeting()
-    assert told["agents"] == {"reader": {"description": "Reads.", "prompt": "You read.", "tools": ["Read"]}}
+    greeting = launch(SessionOptions(agents=[reader])).greeting()
+    assert greeting["agents"] == {"reader": {"description": "Reads.", "prompt": "You read.", "tools": ["Read"]}}
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"), [("", 30.0), ("soon", 30.0), ("1000", 30.0), ("180000", 180.0), ("-1", 30.0)]
+    ("value", "seconds"), [("", 30.0), ("soon", 30.0), ("1000", 30.0), ("180000", 180.0), ("-1", 30.0)]
 )
-def test_the_users_own_patience_counts_where_it_is_longer(
-    said: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+def test_a_longer_start_limit_of_the_user_is_respected(
+    value: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ATOMIC_START_SECONDS")
-    assert launch(SessionOptions(env={VARIABLE: said})).patience == seconds
+    assert launch(SessionOptions(env={VARIABLE: value})).patience == seconds

@@ -15,20 +15,20 @@ from atomic.providers import McpServer, Notice, ProviderError, ToolEnded, ToolSt
 from atomic.providers.claude import provider
 from atomic.testing.model_server import Call, Say
 from tests.providers.claude import mcp_box
-from tests.providers.claude.place import bash, place
+from tests.providers.claude.sandbox import bash, sandbox
 from tests.providers.processes import find
 from tests.providers.turns import all_of, end, end_of, turn
 
 pytestmark = pytest.mark.ci
 
-PLACEHOLDER = {"DeferredToolPlaceholder"}  # stands for tools that would be told later; there are none
+PLACEHOLDER = {"DeferredToolPlaceholder"}  # for tools that would be listed later
 
 
-async def test_tools_system_prompt_and_names_in_one_spelling(tmp_path: Path) -> None:
+async def test_a_session_has_its_tools_and_its_system_prompt(tmp_path: Path) -> None:
     file = tmp_path / "made.txt"
     scripts = {"write": [Call("Write", {"file_path": str(file), "content": "x"}), "{{tool_result}}"], "say": "hello"}
-    prompt = "Speak like a 日本 poet. " * 20_000  # longer than a command line may be
-    async with place(tmp_path, scripts) as here:
+    prompt = "Write like a 日本 poet. " * 20_000  # longer than a command line may be
+    async with sandbox(tmp_path, scripts) as here:
         async with here.open(tools=["read", "Bash"], system_prompt=prompt) as session:
             assert "No such tool available: Write" in (await end(session, "@@write@@ go")).text
             call = here.server.calls[-1]
@@ -45,8 +45,8 @@ async def test_tools_system_prompt_and_names_in_one_spelling(tmp_path: Path) -> 
         assert not file.exists()
 
 
-async def test_a_system_prompt_holds_for_a_session_that_is_resumed(tmp_path: Path) -> None:
-    async with place(tmp_path, {"say": "hello"}) as here:
+async def test_a_resumed_session_has_the_new_system_prompt(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, {"say": "hello"}) as here:
         async with here.open(system_prompt="You are the FIRST.") as session:
             await end(session, "@@say@@ go")
         async with here.open(system_prompt="You are the SECOND.", resume=session.id) as session:
@@ -55,7 +55,7 @@ async def test_a_system_prompt_holds_for_a_session_that_is_resumed(tmp_path: Pat
         assert "SECOND" in here.server.calls[-1].system
 
 
-async def test_custom_tools_return_raise_and_take_their_time(tmp_path: Path) -> None:
+async def test_custom_tools_may_return_raise_and_wait(tmp_path: Path) -> None:
     def add(a: int, b: int = 2) -> int:
         """Add two numbers."""
         return a + b
@@ -77,32 +77,32 @@ async def test_custom_tools_return_raise_and_take_their_time(tmp_path: Path) -> 
             "end",
         ]
     }
-    async with place(tmp_path, scripts) as here, here.open(custom_tools=[add, fail, wait], tools=["Read"]) as session:
+    async with sandbox(tmp_path, scripts) as here, here.open(custom_tools=[add, fail, wait], tools=["Read"]) as session:
         events = await turn(session, "@@use@@ go")
         assert [one.name for one in all_of(ToolStarted, events)] == ["add", "fail", "wait", "add"]
         first, second, third, fourth = all_of(ToolEnded, events)
         assert (first.output, first.error) == ("42", None)
         assert second.error == "cannot: ünïcode"
         assert (third.output, third.error) == ("done", None)
-        assert fourth.error == "Expected `int`, got `str` - at `$.a`"  # as every agent is told it
-        ours = {f"mcp__atomic__{name}" for name in ("add", "fail", "wait")}
-        assert set(here.server.calls[0].tools) - PLACEHOLDER == {"Read", *ours}
+        assert fourth.error == "Expected `int`, got `str` - at `$.a`"  # the same for every agent
+        custom = {f"mcp__atomic__{name}" for name in ("add", "fail", "wait")}
+        assert set(here.server.calls[0].tools) - PLACEHOLDER == {"Read", *custom}
 
 
-async def test_mcp_servers_of_both_kinds(tmp_path: Path) -> None:
+async def test_the_agent_uses_mcp_servers_on_stdio_and_over_http(tmp_path: Path) -> None:
     scripts = {
         "use": [[Call("mcp__box__add", {"a": 1, "b": 2}), Call("mcp__web__add", {"a": 3, "b": 4})], "end"],
     }
     command = [sys.executable, str(Path(mcp_box.__file__))]
-    with mcp_box.over_http() as url:
+    with mcp_box.serve_over_http() as url:
         servers = [
             McpServer(name="box", command=command, env={"SECRET": "from its environment"}),
             McpServer(name="web", url=url, headers={"x-secret": "from a header"}),
         ]
-        async with place(tmp_path, scripts) as here, here.open(mcp_servers=servers) as session:
+        async with sandbox(tmp_path, scripts) as here, here.open(mcp_servers=servers) as session:
             events = await turn(session, "@@use@@ go")
             [program] = find(session.id)
-            assert b"header" not in Path(f"/proc/{program}/cmdline").read_bytes()  # all can read that
+            assert b"header" not in Path(f"/proc/{program}/cmdline").read_bytes()  # every user can read it
     assert [one.name for one in all_of(ToolStarted, events)] == ["mcp__box__add", "mcp__web__add"]
     assert {one.output for one in all_of(ToolEnded, events)} == {"3 from its environment", "7 from a header"}
 
@@ -115,17 +115,17 @@ async def test_mcp_servers_of_both_kinds(tmp_path: Path) -> None:
         ({"max_turns": 0}, "max_turns must be at least 1, not 0"),
     ],
 )
-async def test_what_cannot_be_is_refused(tmp_path: Path, options: dict[str, Any], error: str) -> None:
-    async with place(tmp_path, {}) as here:
+async def test_invalid_options_are_refused(tmp_path: Path, options: dict[str, Any], error: str) -> None:
+    async with sandbox(tmp_path, {}) as here:
         with pytest.raises(ProviderError, match=error):
             async with here.open(**options):
                 pass
 
 
-async def test_the_users_own_servers_run_unless_only_some_tools_are_wanted(tmp_path: Path) -> None:
+async def test_the_users_servers_run_unless_the_tools_are_restricted(tmp_path: Path) -> None:
     server = {"command": sys.executable, "args": [str(Path(mcp_box.__file__))], "alwaysLoad": True}
     scripts = {"use": [[Call("mcp__own__add", {"a": 1, "b": 2})], "{{tool_result}}"]}
-    async with place(tmp_path, scripts) as here:
+    async with sandbox(tmp_path, scripts) as here:
         here.user_settings().with_name(".claude.json").write_text(json.dumps({"mcpServers": {"own": server}}))
         async with here.open() as session:
             assert (await end(session, "@@use@@ go")).text == "3 None"
@@ -133,24 +133,24 @@ async def test_the_users_own_servers_run_unless_only_some_tools_are_wanted(tmp_p
             assert "No such tool available" in (await end(session, "@@use@@ go")).text
 
 
-async def test_the_users_own_rules_hold(tmp_path: Path) -> None:
+async def test_the_users_permission_rules_apply(tmp_path: Path) -> None:
     rules = {"permissions": {"ask": ["Bash(ls:*)"], "deny": ["Bash(touch:*)", "WebFetch"]}}
     scripts = {
         "ls": [[bash("ls -a")], "{{tool_result}}"],
         "touch": [[bash("touch made.txt")], "{{tool_result}}"],
     }
-    async with place(tmp_path, scripts) as here:
+    async with sandbox(tmp_path, scripts) as here:
         here.user_settings().write_text(json.dumps(rules))
         async with here.open() as session:
-            assert (await end(session, "@@ls@@ go")).text.startswith(".")  # asked of nobody: allowed
+            assert (await end(session, "@@ls@@ go")).text.startswith(".")  # allowed without a question
             assert "has been denied" in (await end(session, "@@touch@@ go")).text
             assert "WebFetch" not in here.server.calls[0].tools
         assert not (here.work / "made.txt").exists()
 
 
-async def test_a_strangers_repository_runs_nothing_until_it_is_trusted(tmp_path: Path) -> None:
-    async with place(tmp_path, {"work": [[bash("echo hi")], "done"]}) as here:
-        canaries = carry_code(here.work, tmp_path / "canaries")
+async def test_an_untrusted_repository_runs_none_of_its_code(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, {"work": [[bash("echo hi")], "done"]}) as here:
+        canaries = plant_code(here.work, tmp_path / "canaries")
         async with here.open() as session:
             assert (await end(session, "@@work@@ go")).text == "done"
         assert list(canaries.iterdir()) == []
@@ -160,8 +160,8 @@ async def test_a_strangers_repository_runs_nothing_until_it_is_trusted(tmp_path:
         assert {path.name for path in canaries.iterdir()} >= {"project", "local", "mcp"}
 
 
-def carry_code(repository: Path, canaries: Path) -> Path:
-    """Put into a repository what Claude Code would run: hooks, a server, a status line, an agent, memory."""
+def plant_code(repository: Path, canaries: Path) -> Path:
+    """Add hooks, an MCP server and a sub-agent to a repository; return the folder of their traces."""
     canaries.mkdir()
     events = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd")
 
@@ -182,7 +182,7 @@ def carry_code(repository: Path, canaries: Path) -> Path:
     return canaries
 
 
-async def test_secrets_and_variables_of_an_outer_session_are_not_inherited(
+async def test_the_program_inherits_no_secrets_and_no_variables_of_an_outer_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outer = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "outer", "GITLAB_TOKEN": "hush", "OPENAI_API_KEY": "hush"}
@@ -190,7 +190,7 @@ async def test_secrets_and_variables_of_an_outer_session_are_not_inherited(
         monkeypatch.setenv(name, value)
     out = tmp_path / "environment"
     scripts = {"env": [[bash(f"env > '{out}'; tr '\\0' '\\n' < /proc/$CLAUDE_PID/environ > '{out}-program'")], "done"]}
-    async with place(tmp_path, scripts) as here, here.open() as session:
+    async with sandbox(tmp_path, scripts) as here, here.open() as session:
         await end(session, "@@env@@ go")
     program = dict(line.split("=", 1) for line in Path(f"{out}-program").read_text().splitlines())
     assert not {"CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "GITLAB_TOKEN", "OPENAI_API_KEY"} & program.keys()
@@ -199,9 +199,9 @@ async def test_secrets_and_variables_of_an_outer_session_are_not_inherited(
 
 async def test_the_notice_about_root_is_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setenv("IS_SANDBOX", "yes")  # which the program does not understand
+    monkeypatch.setenv("IS_SANDBOX", "yes")  # a value that the program does not accept
     monkeypatch.setattr(provider, "_shown", set[str]())
-    async with place(tmp_path, {"say": "hello"}) as here:
+    async with sandbox(tmp_path, {"say": "hello"}) as here:
         here.env.pop("IS_SANDBOX", None)
         async with here.open() as first, here.open() as second:
             events = await turn(first, "@@say@@ 1")

@@ -9,7 +9,7 @@ from atomic.providers.claude.messages import Result
 from atomic.providers.claude.translate import outcome_of
 
 DONE = Result("success", num_turns=1, result="done")
-NOTHING = Result("success")  # of a task that came back, and nobody had anything to say
+NOTHING = Result("success")  # a background task returned without text
 ABORTED = Result("error_during_execution", is_error=True, errors=["aborted"])
 
 
@@ -28,6 +28,8 @@ ABORTED = Result("error_during_execution", is_error=True, errors=["aborted"])
         ([], EndReason.ERROR, None, "Claude Code did not answer: the prompt was discarded"),
     ],
 )
-def test_the_end_of_a_turn(results: list[Result], reason: EndReason, text: str | None, error: str | None) -> None:
+def test_a_turn_ends_with_reason_text_and_error(
+    results: list[Result], reason: EndReason, text: str | None, error: str | None
+) -> None:
     outcome = outcome_of(results, "discarded", "log in")
     assert (outcome.reason, outcome.text, outcome.error) == (reason, text, error)

@@ -1,4 +1,4 @@
-"""Is it there, which version, which models; and nothing of its SDK before it is used."""
+"""Test the check for the program, its version and its models, without importing its SDK."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.providers.turns import LIMIT
 INSTALL = "npm install -g @anthropic-ai/claude-code"
 
 
-def program(folder: Path, version: str) -> Settings:
+def write_program(folder: Path, version: str) -> Settings:
     """Write a program that only prints its version."""
     path = folder / "claude"
     path.write_text(f"#!/bin/sh\n{version}\n")
@@ -26,7 +26,7 @@ def program(folder: Path, version: str) -> Settings:
 
 
 @pytest.fixture(autouse=True)
-def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def without_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set up a user without a login."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
@@ -34,7 +34,9 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
 
 
-async def test_whether_it_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_check_reports_the_version_and_a_missing_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with asyncio.timeout(LIMIT):
         health = await require_provider("claude", Settings()).check()
         assert (health.ok, health.version) == (False, "2.1.325")
@@ -46,27 +48,27 @@ async def test_whether_it_can_be_used(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("says", "version", "remedy"),
+    ("command", "version", "remedy"),
     [
         ("echo '1.0.98 (Claude Code)'", "1.0.98", "it is older than 2.1: run `claude update`"),
         ("echo 'I am a teapot'", "", "it does not report a version but prints 'I am a teapot'"),
         ("exit 3", "", "it does not report a version"),
     ],
 )
-async def test_an_unusable_program_is_reported(tmp_path: Path, says: str, version: str, remedy: str) -> None:
-    health = await require_provider("claude", program(tmp_path, says)).check()
+async def test_an_unusable_program_is_reported(tmp_path: Path, command: str, version: str, remedy: str) -> None:
+    health = await require_provider("claude", write_program(tmp_path, command)).check()
     assert (health.ok, health.version) == (False, version)
     assert health.remedy.startswith(remedy)
 
 
-async def test_a_missing_program_is_told_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_program_is_reported_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATOMIC_CLAUDE_PATH", str(tmp_path / "gone"))
     health = await require_provider("claude", Settings()).check()
     assert not health.ok
     assert "gone' which is not a program (correct or remove it)" in health.remedy.replace(",", "")
 
 
-async def test_who_has_neither_the_program_nor_the_extra_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_remedy_installs_the_program_if_the_extra_is_missing_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         assert name == "claude_agent_sdk"
 
@@ -74,10 +76,10 @@ async def test_who_has_neither_the_program_nor_the_extra_is_told_the_remedy(monk
     monkeypatch.setenv("PATH", "/nowhere")
     claude = require_provider("claude", Settings())
     assert (await claude.check()).remedy == f"claude: the program 'claude' is not installed ({INSTALL})"
-    with pytest.raises(ProgramMissingError) as told:
+    with pytest.raises(ProgramMissingError) as raised:
         async with claude.open(SessionOptions()):
             pass
-    assert told.value.remedy == INSTALL
+    assert raised.value.remedy == INSTALL
     with pytest.raises(ProgramMissingError):
         await claude.models()
 
@@ -89,7 +91,7 @@ async def test_models_need_no_login_and_no_network() -> None:
     assert all(model.name for model in models)
 
 
-def test_a_look_whether_it_is_there_imports_no_sdk() -> None:
+def test_the_check_imports_no_sdk() -> None:
     code = (
         "import asyncio, sys; from atomic.config import Settings; from atomic.providers import require_provider;"
         "claude = require_provider('claude', Settings()); asyncio.run(claude.check());"

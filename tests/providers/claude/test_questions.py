@@ -1,4 +1,4 @@
-"""The agent's questions reach a person, and the labels come back."""
+"""Test questions of the agent: the user sees them, and the agent gets the chosen labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from atomic.providers import EndReason, Option, Question, QuestionAsked
 from atomic.testing.model_server import Call, Word
-from tests.providers.claude.place import place
+from tests.providers.claude.sandbox import sandbox
 from tests.providers.turns import LIMIT, all_of, end, end_of, turn
 
 
@@ -28,29 +28,29 @@ def question(text: str, many: bool) -> Question:
     return Question(text, header="Colour", multi_select=many, options=options)
 
 
-async def test_all_questions_with_their_options_and_the_labels_back(tmp_path: Path) -> None:
-    heard: list[Sequence[Question]] = []
+async def test_the_user_sees_all_questions_and_the_agent_gets_the_labels(tmp_path: Path) -> None:
+    asked: list[Sequence[Question]] = []
 
     async def ask(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
-        heard.append(questions)
+        asked.append(questions)
         return [["Red"], ["Red", "Blau & Weiß"]]
 
     scripts = {
         "ask": [asks(("Which?", False), ("Which ones?", True)), "{{tool_result}}"],
         "plan": [Call("EnterPlanMode", {}), "{{tool_result}}"],
     }
-    async with place(tmp_path, scripts) as here, here.open(ask=ask) as session:
+    async with sandbox(tmp_path, scripts) as here, here.open(ask=ask) as session:
         events = await turn(session, "@@ask@@ go")
-        assert "No such tool" in (await end(session, "@@plan@@ go")).text  # nobody is asked to approve a plan
+        assert "No such tool" in (await end(session, "@@plan@@ go")).text  # plans need no approval
     wanted = (question("Which?", False), question("Which ones?", True))
-    assert heard == [wanted]
+    assert asked == [wanted]
     assert [event.questions for event in all_of(QuestionAsked, events)] == [wanted]
     assert '"Which?"="Red", "Which ones?"="Red, Blau & Weiß"' in end_of(events).text
 
 
-async def test_without_somebody_to_ask_the_agent_has_no_such_tool(tmp_path: Path) -> None:
+async def test_without_a_user_the_agent_has_no_question_tool(tmp_path: Path) -> None:
     scripts = {"ask": [asks(("Which?", False)), "{{tool_result}}"]}
-    async with place(tmp_path, scripts) as here, here.open() as session:
+    async with sandbox(tmp_path, scripts) as here, here.open() as session:
         events = await turn(session, "@@ask@@ go")
         assert "No such tool available: AskUserQuestion" in end_of(events).text
         assert all_of(QuestionAsked, events) == []
@@ -58,7 +58,7 @@ async def test_without_somebody_to_ask_the_agent_has_no_such_tool(tmp_path: Path
 
 
 @pytest.mark.ci
-async def test_two_agents_and_two_calls_ask_at_the_same_time(tmp_path: Path) -> None:
+async def test_two_agents_and_two_calls_may_ask_at_the_same_time(tmp_path: Path) -> None:
     waiting: set[str] = set()
     all_ask = asyncio.Event()
 
@@ -75,7 +75,7 @@ async def test_two_agents_and_two_calls_ask_at_the_same_time(tmp_path: Path) -> 
         "b": [asks(("B?", False)), "{{tool_result}}"],
         "two": [two, "{{tool_result}}"],
     }
-    async with place(tmp_path, scripts) as here, here.open(ask=ask) as first, here.open(ask=ask) as second:
+    async with sandbox(tmp_path, scripts) as here, here.open(ask=ask) as first, here.open(ask=ask) as second:
         ends = await asyncio.gather(end(first, "@@a@@ go"), end(second, "@@b@@ go"))
         assert ['"A?"="answer to A?"' in ends[0].text, '"B?"="answer to B?"' in ends[1].text] == [True, True]
         text = (await end(first, "@@two@@ go")).text
@@ -83,12 +83,12 @@ async def test_two_agents_and_two_calls_ask_at_the_same_time(tmp_path: Path) -> 
         assert '"D?"="answer to D?"' in text
 
 
-async def test_a_question_that_cannot_be_answered_ends_the_turn_and_not_the_session(tmp_path: Path) -> None:
+async def test_an_unanswerable_question_ends_the_turn_but_not_the_session(tmp_path: Path) -> None:
     async def ask(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
         raise RuntimeError("the line is dead")
 
-    scripts = {"ask": [asks(("Which?", False)), "I went on without an answer"], "next": "Still here."}
-    async with place(tmp_path, scripts) as here, here.open(ask=ask) as session:
+    scripts = {"ask": [asks(("Which?", False)), "I continued without an answer"], "next": "Still here."}
+    async with sandbox(tmp_path, scripts) as here, here.open(ask=ask) as session:
         ended = await end(session, "@@ask@@ go")
         assert ended.reason is EndReason.ERROR
         assert "could not be answered: RuntimeError: the line is dead" in (ended.error or "")
@@ -96,8 +96,9 @@ async def test_a_question_that_cannot_be_answered_ends_the_turn_and_not_the_sess
 
 
 @pytest.mark.ci
-async def test_an_interrupt_during_a_question(tmp_path: Path) -> None:
-    asked, gone = asyncio.Event(), asyncio.Event()
+async def test_an_interrupt_cancels_a_question(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+    gone = asyncio.Event()
 
     async def ask(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
         asked.set()
@@ -108,7 +109,7 @@ async def test_an_interrupt_during_a_question(tmp_path: Path) -> None:
         return [["Red"]]
 
     scripts = {"ask": [asks(("Which?", False)), "never"], "say": "hello"}
-    async with place(tmp_path, scripts) as here, here.open(ask=ask) as session, asyncio.timeout(LIMIT):
+    async with sandbox(tmp_path, scripts) as here, here.open(ask=ask) as session, asyncio.timeout(LIMIT):
         running = asyncio.create_task(end(session, "@@ask@@ go"))
         await asked.wait()
         await session.interrupt()

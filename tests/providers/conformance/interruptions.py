@@ -1,4 +1,4 @@
-"""Turns with random interruptions: each ends once, with the right reason, soon, and leaves nothing behind.
+"""Interrupt turns at random: each must end once, soon, with the right reason, and leave no resources.
 
 python -m tests.providers.conformance.interruptions --agent claude --turns 200 --seed 1
 """
@@ -21,14 +21,14 @@ from atomic.testing.conformance import AGENTS, Agent
 from atomic.testing.conformance.case import descendants, environment
 from atomic.testing.model_server import Drip, ModelServer, Script, Stall
 from tests.programs import use_programs
-from tests.providers.conformance.playing import CACHE
+from tests.providers.conformance.suite import CACHE
 
 PATIENCE = 90.0
 
 
 @dataclass
 class Report:
-    """What came of it."""
+    """The result of a series of turns."""
 
     agent: str
     turns: int = 0
@@ -47,11 +47,11 @@ class Report:
         left = ", ".join(f"{count:+d} {what}" for what, count in self.left.items())
         return (
             f"{self.agent}: {self.turns} turns, {self.interrupted} interrupted ({reasons}), {len(self.wrong)} wrong, "
-            f"p99 from interrupt to end {self.p99:.2f} s, left behind: {left}"
+            f"p99 from interrupt to end {self.p99:.2f} s, not released: {left}"
         )
 
 
-def scripts_of(agent: Agent) -> dict[str, Script]:
+def scripts_for(agent: Agent) -> dict[str, Script]:
     return {
         "quick": "Quick.",
         "slow": Drip("word", times=2000, every=0.05),
@@ -60,25 +60,27 @@ def scripts_of(agent: Agent) -> dict[str, Script]:
     }
 
 
-async def interruptions(agent: Agent, *, turns: int, seed: int, folder: Path) -> Report:
-    """Play that many turns in one session after another, a few turns each."""
-    report, luck = Report(agent.name), random.Random(seed)
+async def interrupt_turns(agent: Agent, *, turns: int, seed: int, folder: Path) -> Report:
+    """Play the turns in one session after another, ten turns in each."""
+    report = Report(agent.name)
+    luck = random.Random(seed)
     home = folder / "home"
     home.mkdir(parents=True)
-    async with ModelServer(scripts_of(agent)) as server:
+    async with ModelServer(scripts_for(agent)) as server:
         with environment(agent.environment(server, home, CACHE), home):
             provider = require_provider(agent.name)
-            async with provider.open(SessionOptions(cwd=folder)) as session:  # what is loaded once does not count
+            # The first session loads everything that stays loaded.
+            async with provider.open(SessionOptions(cwd=folder)) as session:
                 await _turn(session, "quick", None, report)
             report = Report(agent.name)
-            before = _open_things()
+            before = _open_resources()
             while report.turns < turns:
                 async with provider.open(SessionOptions(cwd=folder)) as session:
                     for _ in range(min(10, turns - report.turns)):
                         script = luck.choice(("quick", "slow", "slow", "mute", "tool"))
                         after = None if script == "quick" and luck.random() < 0.5 else luck.uniform(0, 1.5)
                         await _turn(session, script, after, report)
-            report.left = await _settled(before)
+            report.left = await _settle(before)
     return report
 
 
@@ -92,10 +94,10 @@ async def _turn(session: AgentSession, script: str, after: float | None, report:
 
     stopping = None if after is None else asyncio.create_task(stop(after))
     ends: list[TurnEnded] = []
-    behind = 0
+    late_events = 0
     async with asyncio.timeout(PATIENCE):
-        async for event in session.send(f"@@{script}@@ Go on."):
-            behind += bool(ends)
+        async for event in session.send(f"@@{script}@@ Continue."):
+            late_events += bool(ends)
             if isinstance(event, TurnEnded):
                 ends.append(event)
     ended_at = monotonic()
@@ -103,24 +105,24 @@ async def _turn(session: AgentSession, script: str, after: float | None, report:
         stopping.cancel()
     if stopping is not None:
         await asyncio.gather(stopping, return_exceptions=True)
-    _judge(report, script, ends, behind, bool(stopped_at))
+    _judge(report, script, ends, late_events, bool(stopped_at))
     if stopped_at and ends and ends[0].reason is EndReason.INTERRUPTED:
         report.delays.append(ended_at - stopped_at[0])
 
 
-def _judge(report: Report, script: str, ends: list[TurnEnded], behind: int, stopped: bool) -> None:
+def _judge(report: Report, script: str, ends: list[TurnEnded], late_events: int, stopped: bool) -> None:
     report.turns += 1
     report.interrupted += stopped
     report.reasons.update(str(end.reason) for end in ends)
     allowed = {EndReason.INTERRUPTED} if stopped else {EndReason.DONE}
     if script == "quick":
         allowed.add(EndReason.DONE)
-    if len(ends) != 1 or behind or ends[0].reason not in allowed:
-        told = [f"{end.reason}: {end.error}" for end in ends]
-        report.wrong.append(f"turn {report.turns} ({script}, {'stopped' if stopped else 'not stopped'}): {told}")
+    if len(ends) != 1 or late_events or ends[0].reason not in allowed:
+        outcomes = [f"{end.reason}: {end.error}" for end in ends]
+        report.wrong.append(f"turn {report.turns} ({script}, {'stopped' if stopped else 'not stopped'}): {outcomes}")
 
 
-def _open_things() -> dict[str, int]:
+def _open_resources() -> dict[str, int]:
     return {
         "processes": len(descendants(os.getpid())),
         "threads": threading.active_count(),
@@ -133,15 +135,15 @@ def _open_things() -> dict[str, int]:
 def _is_socket(name: str) -> bool:
     try:
         return os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
-    except OSError:  # closed meanwhile: the listing's own
+    except OSError:  # already closed: it was the listing's own
         return False
 
 
-async def _settled(before: dict[str, int]) -> dict[str, int]:
-    """What is more than before; connections and threads that are ending get a few seconds."""
+async def _settle(before: dict[str, int]) -> dict[str, int]:
+    """Return the new resources; give connections and threads a few seconds to end."""
     deadline = monotonic() + 5
     while True:
-        more = {what: count - before[what] for what, count in _open_things().items()}
+        more = {what: count - before[what] for what, count in _open_resources().items()}
         if monotonic() > deadline or not any(count > 0 for count in more.values()):
             return more
         await asyncio.sleep(0.1)
@@ -156,7 +158,7 @@ def main() -> None:
     use_programs()
     with tempfile.TemporaryDirectory() as folder:
         report = asyncio.run(
-            interruptions(AGENTS[options.agent], turns=options.turns, seed=options.seed, folder=Path(folder))
+            interrupt_turns(AGENTS[options.agent], turns=options.turns, seed=options.seed, folder=Path(folder))
         )
     print(report, f"(seed {options.seed})")
     for wrong in report.wrong:

@@ -14,7 +14,7 @@ from pathlib import Path
 from atomic.providers import Capabilities, require_provider
 from atomic.testing.conformance import Case
 from atomic.testing.conformance.cases import GROUPS
-from tests.providers.conformance.playing import PROJECT
+from tests.providers.conformance.suite import PROJECT
 from tests.providers.conformance.test_replay import LIVE
 
 REPLAY = "replay"
@@ -53,8 +53,8 @@ def read_results(file: Path) -> dict[tuple[str, str], str]:
     """Return the result of each agent and case."""
     results: dict[tuple[str, str], str] = {}
     for test in ElementTree.parse(file).getroot().iter("testcase"):
-        module, name = test.get("classname", ""), test.get("name", "")
-        agent = _agent_of(module)
+        name = test.get("name", "")
+        agent = _agent_of(test.get("classname", ""))
         if "[" not in name or agent is None:
             continue
         failed = any(child.tag in ("failure", "error") for child in test)
@@ -64,10 +64,10 @@ def read_results(file: Path) -> dict[tuple[str, str], str]:
 
 def _agent_of(module: str) -> str | None:
     """Return the agent of a test module."""
-    room, _, name = module.rpartition(".test_")
-    if room.endswith("acp") and name.endswith("_contract"):
+    folder, _, name = module.rpartition(".test_")
+    if folder.endswith("acp") and name.endswith("_contract"):
         return f"acp:{name.removesuffix('_contract')}"
-    return name if room.endswith("conformance") and name in COLUMNS else None
+    return name if folder.endswith("conformance") and name in COLUMNS else None
 
 
 def page(results: Mapping[tuple[str, str], str], notes: Sequence[str]) -> str:
@@ -77,7 +77,7 @@ def page(results: Mapping[tuple[str, str], str], notes: Sequence[str]) -> str:
         "",
         f"Written by `make providers-doc` on {datetime.now(UTC).date()}: the suite was run on the real programs,",
         "against a scripted model, in a network that has loopback and nothing else. Its cases are in",
-        "`atomic.testing.conformance`; `–` is what an agent does not offer, or what a recording cannot show.",
+        "`atomic.testing.conformance`; `–` means that an agent does not offer it or a recording cannot show it.",
         "",
         *(f"* `{name}`: {words}" for name, words in COLUMNS.items()),
         "",

@@ -1,4 +1,4 @@
-"""The contract of all providers, on the real OpenCode."""
+"""Test the contract of all providers with the real OpenCode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from atomic.testing.conformance import Case, House
-from tests.providers.conformance.playing import house_of, params
+from tests.providers.conformance.suite import open_house, params_for
 
 pytestmark = pytest.mark.ci
 
@@ -37,11 +37,11 @@ QUICK = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[House]:
     folder: Path = tmp_path_factory.mktemp(AGENT)
-    async with house_of(AGENT, folder) as house:
+    async with open_house(AGENT, folder) as house:
         yield house
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("case", params(AGENT, QUICK))
+@pytest.mark.parametrize("case", params_for(AGENT, QUICK))
 async def test_it_keeps_the_contract(house: House, case: Case) -> None:
     await house.play(case)

@@ -1,4 +1,7 @@
-"""The contract of all providers, on recordings: each case is recorded with the real Claude, then played back."""
+"""Test the contract of all providers with recordings.
+
+Each case is recorded with the real Claude Code, then replayed.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ import pytest_asyncio
 
 from atomic.providers.replay import ReplayProvider
 from atomic.testing.conformance import Case, House, cases_for
-from tests.providers.conformance.playing import house_of
+from tests.providers.conformance.suite import open_house
 
-# These look at the program itself, or want a function of ours called; a replay has no program and calls nothing.
+# These cases need a running program or call a Python function; a replay does neither.
 LIVE = {
     "a_custom_tool_returns",
     "interrupt_in_a_tool",
@@ -34,7 +37,7 @@ QUICK = {
 
 
 def params() -> list[object]:
-    """What a recording can show; most of it only in the full suite."""
+    """Return the cases that a recording can show; most run only in the full suite."""
     cases = [case for case in cases_for(ReplayProvider("").capabilities) if case.name not in LIVE]
     assert {case.name for case in cases} >= QUICK
     return [pytest.param(case, id=case.name, marks=() if case.name in QUICK else (pytest.mark.full,)) for case in cases]
@@ -43,7 +46,7 @@ def params() -> list[object]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[House]:
     folder: Path = tmp_path_factory.mktemp("replay")
-    async with house_of("claude", folder) as house:
+    async with open_house("claude", folder) as house:
         yield house
 
 
@@ -52,6 +55,6 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Hous
 async def test_it_keeps_the_contract(house: House, case: Case, tmp_path: Path) -> None:
     file = tmp_path / "recording.jsonl"
     await house.play(case, record=file)
-    asked = len(house.server.calls)
+    calls = len(house.server.calls)
     await house.play(case, provider=ReplayProvider(file, speed=math.inf))
-    assert len(house.server.calls) == asked, "a replay asked the model"
+    assert len(house.server.calls) == calls, "a replay called the model"

@@ -1,4 +1,4 @@
-"""A stranger's repository: it carries code for Copilot in every place that Copilot is known to look at."""
+"""An untrusted repository with code in every file that Copilot is known to read."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _EVENTS = (
 
 
 class Canaries:
-    """Each leaves a mark if it runs."""
+    """Files that each leave a mark when they run."""
 
     def __init__(self, folder: Path) -> None:
-        self.repository, self._marks = folder / "repository", folder / "marks"
+        self.repository = folder / "repository"
+        self._marks = folder / "marks"
         self._marks.mkdir()
         self._hooks()
         self._mcp_servers()
@@ -31,7 +32,7 @@ class Canaries:
         subprocess.run(["git", "init", "-q", self.repository], check=True)
 
     @property
-    def heard(self) -> set[str]:
+    def ran(self) -> set[str]:
         return {mark.name for mark in self._marks.iterdir()}
 
     def _hooks(self) -> None:

@@ -1,4 +1,4 @@
-"""The tests of Copilot choose the program themselves: the real one or an imitation."""
+"""Let the tests of Copilot choose the program: the real one or a fake."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def chosen_by_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def take_program_from_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ATOMIC_COPILOT_PATH", raising=False)

@@ -15,25 +15,25 @@ def raw(data):
     OUT.write(data)
     OUT.flush()
 
-def say(**message):
+def send(**message):
     body = json.dumps({"jsonrpc": "2.0", **message}).encode()
     raw(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
 
-def tell(session, kind, agent=None, **data):
+def send_event(session, kind, agent=None, **data):
     event = {"id": str(uuid.uuid4()), "timestamp": "2026-01-01T00:00:00Z", "parentId": None, "type": kind, "data": data}
-    say(method="session.event", params={"sessionId": session, "event": event | ({"agentId": agent} if agent else {})})
+    send(method="session.event", params={"sessionId": session, "event": event | ({"agentId": agent} if agent else {})})
 
 def answer(session, text):
-    tell(session, "assistant.message", messageId="m1", content=text)
-    tell(session, "session.idle")
+    send_event(session, "assistant.message", messageId="m1", content=text)
+    send_event(session, "session.idle")
 
 def turn(session, prompt, id):
-    if prompt == "stale":  # an end that belongs to nobody comes first
-        tell(session, "session.idle")
-        tell(session, "session.idle", aborted=True)
-    tell(session, "user.message", content=prompt, messageId=id)
+    if prompt == "stale":  # ends of earlier turns come first
+        send_event(session, "session.idle")
+        send_event(session, "session.idle", aborted=True)
+    send_event(session, "user.message", content=prompt, messageId=id)
     if prompt == "garbage":
-        raw(b"\xff\xfe this is no message\r\n\r\n")
+        raw(b"\xff\xfe not a message\r\n\r\n")
     elif prompt == "no-json":
         raw(b"Content-Length: 5\r\n\r\n{]{]{")
     elif prompt == "no-object":
@@ -54,18 +54,18 @@ def turn(session, prompt, id):
         print("it hurts", file=sys.stderr, flush=True)
         os._exit(7)
     elif prompt == "unreadable-end":
-        tell(session, "session.idle", aborted="perhaps")
+        send_event(session, "session.idle", aborted="perhaps")
     elif prompt == "new":
-        tell(session, "session.hologram", depth=3)
-        tell(session, "session.hologram", depth=4)
-        tell(session, "assistant.usage", inputTokens="many")
-        tell(session, "tool.execution_complete", toolCallId="never begun", success=True)
-        tell(session, "subagent.completed", agent="never begun")
+        send_event(session, "session.hologram", depth=3)
+        send_event(session, "session.hologram", depth=4)
+        send_event(session, "assistant.usage", inputTokens="many")
+        send_event(session, "tool.execution_complete", toolCallId="never begun", success=True)
+        send_event(session, "subagent.completed", agent="never begun")
         answer(session, prompt)
-    elif prompt == "asks":  # what it was never offered; the answer comes in `main`
-        say(id=session, method="hooks.invoke", params={})
+    elif prompt == "asks":  # a method that Atomic does not offer; `main` handles the response
+        send(id=session, method="hooks.invoke", params={})
     elif prompt == "deaf":
-        tell(session, "assistant.message_delta", messageId="m1", deltaContent="I do not stop")
+        send_event(session, "assistant.message_delta", messageId="m1", deltaContent="I do not stop")
     else:
         answer(session, prompt)
 
@@ -96,7 +96,7 @@ def main():
             answer(message["id"], message["error"]["message"])
             continue
         method, params = message["method"], message.get("params") or {}
-        say(id=message["id"], result=result_of(method, params))
+        send(id=message["id"], result=result_of(method, params))
         if method == "session.send":
             turn(params["sessionId"], params["prompt"], "p-" + params["prompt"])
 
@@ -104,8 +104,12 @@ main()
 """
 
 
-def fake_program(folder: Path, name: str = "copilot") -> Path:
-    """The program as a file; `old` says an old version, `newer` speaks another protocol, `broken` does not start."""
+def write_fake_program(folder: Path, name: str = "copilot") -> Path:
+    """Write the program to a file and return its path.
+
+    With `old` in its name it reports an old version, with `newer` it uses another protocol,
+    with `broken` it does not start.
+    """
     path = folder / name
     path.write_text(f"#!{sys.executable}\n{_CODE}")
     os.chmod(path, 0o755)

@@ -1,4 +1,4 @@
-"""Whatever the program says, it ends at most the turn; and the next turn starts it again."""
+"""Test invalid output of the program: it ends at most the turn, and the next turn works."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import pytest
 import pytest_asyncio
 
 from atomic.providers import AgentSession, EndReason, ProgramFailedError, SessionOptions, TextDelta, require_provider
-from tests.providers.copilot.fake import fake_program
-from tests.providers.copilot.place import settings
+from tests.providers.copilot.fake import write_fake_program
+from tests.providers.copilot.sandbox import settings
 from tests.providers.turns import LIMIT, end, end_of, turn
 
-NO_LOGIN_NEEDED = {"GH_TOKEN": "nobody"}
+NO_LOGIN_NEEDED = {"GH_TOKEN": "none"}
 
 
 @pytest_asyncio.fixture
 async def session(tmp_path: Path) -> AsyncGenerator[AgentSession]:
-    provider = require_provider("copilot", settings(fake_program(tmp_path)))
+    provider = require_provider("copilot", settings(write_fake_program(tmp_path)))
     async with provider.open(SessionOptions(cwd=tmp_path, env=NO_LOGIN_NEEDED)) as session:
         yield session
 
 
 @pytest.mark.parametrize(
-    ("prompt", "words"),
+    ("prompt", "error"),
     [
         ("garbage", "which is not a message"),
         ("no-json", "not JSON"),
@@ -38,33 +38,33 @@ async def session(tmp_path: Path) -> AsyncGenerator[AgentSession]:
         ("unreadable-end", "unreadable message"),
     ],
 )
-async def test_what_cannot_be_read_ends_the_turn_and_the_next_goes_on(
-    session: AgentSession, prompt: str, words: str
+async def test_unreadable_output_ends_the_turn_and_the_next_one_works(
+    session: AgentSession, prompt: str, error: str
 ) -> None:
     ended = await end(session, prompt)
     assert ended.reason is EndReason.ERROR
-    assert words in str(ended.error)
+    assert error in str(ended.error)
     assert (await end(session, "and now?")).text == "and now?"
 
 
-async def test_what_is_not_known_is_passed_over_and_logged_once(
+async def test_unknown_events_are_ignored_and_logged_once(
     session: AgentSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, logger="atomic"):
         assert (await end(session, "new")).reason is EndReason.DONE
-    said = [record.getMessage() for record in caplog.records]
-    assert [line for line in said if "session.hologram" in line] == [
+    logged = [record.getMessage() for record in caplog.records]
+    assert [line for line in logged if "session.hologram" in line] == [
         'copilot: ignored a message of the unknown kind "session.hologram"'
     ]
-    assert len([line for line in said if "assistant.usage" in line]) == 1
+    assert len([line for line in logged if "assistant.usage" in line]) == 1
 
 
-async def test_an_end_of_an_earlier_turn_is_not_this_ones(session: AgentSession) -> None:
+async def test_the_end_of_an_earlier_turn_does_not_end_the_next(session: AgentSession) -> None:
     assert (await end(session, "stale")).text == "stale"
 
 
-async def test_a_session_that_does_not_stop_is_broken_off_and_no_other_suffers(tmp_path: Path) -> None:
-    provider = require_provider("copilot", settings(fake_program(tmp_path)))
+async def test_a_session_that_does_not_stop_is_ended_without_affecting_others(tmp_path: Path) -> None:
+    provider = require_provider("copilot", settings(write_fake_program(tmp_path)))
     options = SessionOptions(cwd=tmp_path, env=NO_LOGIN_NEEDED)
     async with provider.open(options) as deaf, provider.open(options) as other:
         waiting = asyncio.create_task(turn(other, "deaf"))
@@ -82,19 +82,19 @@ async def test_a_session_that_does_not_stop_is_broken_off_and_no_other_suffers(t
             assert end_of(await waiting).reason is EndReason.INTERRUPTED
 
 
-async def test_a_program_that_does_not_start_says_why(tmp_path: Path) -> None:
-    provider = require_provider("copilot", settings(fake_program(tmp_path, "broken")))
+async def test_the_error_contains_the_output_of_a_program_that_does_not_start(tmp_path: Path) -> None:
+    provider = require_provider("copilot", settings(write_fake_program(tmp_path, "broken")))
     with pytest.raises(ProgramFailedError, match="the engine is missing"):
         async with provider.open(SessionOptions(cwd=tmp_path, env=NO_LOGIN_NEEDED)):
             pass
 
 
-async def test_what_it_asks_for_and_was_never_offered_is_refused(session: AgentSession) -> None:
+async def test_a_request_for_an_unknown_method_is_refused(session: AgentSession) -> None:
     assert (await end(session, "asks")).text == "Method not found: hooks.invoke"
 
 
-async def test_a_program_that_speaks_another_protocol_is_refused(tmp_path: Path) -> None:
-    provider = require_provider("copilot", settings(fake_program(tmp_path, "newer")))
+async def test_a_program_with_another_protocol_version_is_refused(tmp_path: Path) -> None:
+    provider = require_provider("copilot", settings(write_fake_program(tmp_path, "newer")))
     with pytest.raises(ProgramFailedError, match="Copilot uses version 4 of its protocol, Atomic supports version 3"):
         async with provider.open(SessionOptions(cwd=tmp_path, env=NO_LOGIN_NEEDED)):
             pass

@@ -1,4 +1,4 @@
-"""Whether Copilot can be used, which models there are, and how a structured answer is asked for."""
+"""Test the check of Copilot, its list of models, and requests for structured answers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 
 from atomic.providers import Health, ModelInfo, require_provider
 from atomic.providers.copilot.session import LooseSchemaError, strict
-from tests.providers.copilot.fake import fake_program
-from tests.providers.copilot.place import CACHE, place, settings
+from tests.providers.copilot.fake import write_fake_program
+from tests.providers.copilot.sandbox import CACHE, sandbox, settings
 
 OLD = "it is older than 1.0.102: npm install -g @github/copilot"
 
 
 @pytest.fixture(autouse=True)
 def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Nothing of the user's is known here."""
+    """Set up a user without settings or a login."""
     names = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_HOME", "COPILOT_MODEL", "GH_CONFIG_DIR")
     for name in (*names, "COPILOT_PROVIDER_BASE_URL", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -33,9 +33,7 @@ async def health(program: Path | None = None) -> Health:
     return await require_provider("copilot", settings(program) if program else settings()).check()
 
 
-async def test_it_is_well_with_a_token_a_login_or_an_endpoint(
-    empty_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_check_passes_with_a_token_or_a_login(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "copilot login" in (await health()).remedy
     with monkeypatch.context() as patch:
         patch.setenv("GH_TOKEN", "x")
@@ -56,12 +54,12 @@ async def test_it_is_well_with_a_token_a_login_or_an_endpoint(
 
 async def test_a_problem_of_the_program_is_reported_with_the_remedy(tmp_path: Path) -> None:
     assert "nowhere" in (await health(tmp_path / "nowhere")).remedy
-    old = await health(fake_program(tmp_path, "old"))
+    old = await health(write_fake_program(tmp_path, "old"))
     assert (old.ok, old.version, old.remedy) == (False, "0.9.1", OLD)
-    assert "does not report a version but prints 'hello'" in (await health(fake_program(tmp_path))).remedy
+    assert "does not report a version but prints 'hello'" in (await health(write_fake_program(tmp_path))).remedy
 
 
-async def test_without_a_login_the_models_are_those_that_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_login_only_configured_models_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     provider = require_provider("copilot", msgspec.structs.replace(settings(), model="mine"))
     assert list(await provider.models()) == [ModelInfo("mine", "mine")]
     monkeypatch.setenv("COPILOT_PROVIDER_BASE_URL", "http://127.0.0.1:9/v1")
@@ -83,14 +81,15 @@ class Review(msgspec.Struct):
     findings: list[Finding] = []
 
 
-async def test_the_model_is_bound_to_the_schema_of_an_answer(tmp_path: Path) -> None:
+async def test_a_strict_schema_is_sent_to_the_model(tmp_path: Path) -> None:
     answer = '{"ok": true, "findings": [{"title": "typo", "line": null}]}'
-    async with place(tmp_path, {"ask": answer}) as here, here.open() as session:
+    async with sandbox(tmp_path, {"ask": answer}) as here, here.open() as session:
         assert await session.ask_for(Review, "@@ask@@") == Review(True, [Finding("typo")])
         [call] = here.server.calls
     bound = call.body["response_format"]["json_schema"]
     assert bound["strict"] is True
-    review, finding = bound["schema"], bound["schema"]["$defs"]["Finding"]
+    review = bound["schema"]
+    finding = bound["schema"]["$defs"]["Finding"]
     for one, names in ((review, ["ok", "findings"]), (finding, ["title", "line"])):
         assert (one["required"], one["additionalProperties"]) == (names, False)
     assert "default" not in review["properties"]["findings"]
@@ -101,7 +100,7 @@ async def test_a_schema_that_is_not_strict_is_put_into_the_prompt(tmp_path: Path
         strict(
             {"type": "object", "properties": {"value": {"type": "object", "additionalProperties": {"type": "integer"}}}}
         )
-    async with place(tmp_path, {"ask": '{"a": 1}'}) as here, here.open() as session:
+    async with sandbox(tmp_path, {"ask": '{"a": 1}'}) as here, here.open() as session:
         assert await session.ask_for(dict[str, int], "@@ask@@ count") == {"a": 1}
         [call] = here.server.calls
     assert "response_format" not in call.body

@@ -1,4 +1,4 @@
-"""What a caller asks for reaches Copilot, what the user has set holds, and nobody's secrets are passed on."""
+"""Test the options of a session, the user's settings, and the environment of Copilot."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from atomic.providers import require_provider as require
 from atomic.providers.copilot.denials import find_denied_url, without_denials
 from atomic.providers.copilot.environment import own_endpoint
 from atomic.testing.model_server import Call, Script
-from tests.providers.claude.mcp_box import over_http
-from tests.providers.copilot.place import CACHE, PROGRAM, Place, bash, furnished, place, settings
+from tests.providers.claude.mcp_box import serve_over_http
+from tests.providers.copilot.sandbox import CACHE, PROGRAM, Sandbox, bash, sandbox, settings, shared_sandbox
 from tests.providers.turns import end
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -23,24 +23,24 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SCRIPTS: dict[str, Script] = {
     "say": "hello",
     "add": [[Call("box-add", {"a": 40, "b": 2})], "Sum: {{tool_result}}"],
-    "clash": [[Call("view", {"path": "x"})], "Said: {{tool_result}}"],
+    "clash": [[Call("view", {"path": "x"})], "Result: {{tool_result}}"],
 }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
-    async with furnished(tmp_path_factory.mktemp("copilot"), SCRIPTS) as here:
+async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Sandbox]:
+    async with shared_sandbox(tmp_path_factory.mktemp("copilot"), SCRIPTS) as here:
         yield here
 
 
-async def test_a_server_of_tools_can_be_an_address(here: Place) -> None:
-    with over_http() as url:
+async def test_an_mcp_server_can_be_an_address(here: Sandbox) -> None:
+    with serve_over_http() as url:
         box = McpServer(name="box", url=url, headers={"x-secret": "sesame"})
         async with here.open(mcp_servers=[box]) as session:
             assert (await end(session, "@@add@@")).text == "Sum: 42 sesame"
 
 
-async def test_additions_of_the_caller_are_available_with_a_list_of_tools(here: Place) -> None:
+async def test_custom_tools_and_questions_are_available_besides_a_list_of_tools(here: Sandbox) -> None:
     async def ask(questions: object) -> list[list[str]]:
         return []
 
@@ -53,26 +53,26 @@ async def test_additions_of_the_caller_are_available_with_a_list_of_tools(here: 
     assert set(here.server.calls[-1].tools) == {"view", "measure", "ask_user"}
 
 
-async def test_a_custom_tool_may_have_the_name_of_a_built_in_one(here: Place) -> None:
+async def test_a_custom_tool_may_have_the_name_of_a_built_in_one(here: Sandbox) -> None:
     def view(path: str) -> str:
         """Look at something."""
         return f"I saw {path}"
 
     async with here.open(custom_tools=[view]) as session:
-        assert (await end(session, "@@clash@@")).text == "Said: I saw x"
+        assert (await end(session, "@@clash@@")).text == "Result: I saw x"
 
 
-async def test_the_environment_has_what_is_copilots_and_no_others_secrets(
+async def test_the_program_gets_variables_but_no_secrets_of_other_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLAIN", "plain")
     monkeypatch.setenv("GH_SOMETHING_TOKEN", "own")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "others")
     monkeypatch.setenv("SHARED_KEY", "shared")
-    monkeypatch.setenv("COPILOT_ALLOW_ALL", "true")  # it would have Copilot trust the folder
+    monkeypatch.setenv("COPILOT_ALLOW_ALL", "true")  # Copilot would trust the folder
     program = ProviderSettings(path=str(PROGRAM), env={"FROM_SETTINGS": "set", "TWICE": "settings"})
     using = Settings(providers={"copilot": program}, env=EnvSettings(pass_=("SHARED_KEY",)))
-    async with place(tmp_path, {"env": [[bash("env > env.txt")], "done"]}) as here:
+    async with sandbox(tmp_path, {"env": [[bash("env > env.txt")], "done"]}) as here:
         async with here.open(using=using, env={"TWICE": "options"}) as session:
             await end(session, "@@env@@")
         lines = set((here.work / "env.txt").read_text().splitlines())
@@ -80,7 +80,7 @@ async def test_the_environment_has_what_is_copilots_and_no_others_secrets(
     assert not [line for line in lines if line.startswith(("ANTHROPIC_API_KEY", "COPILOT_ALLOW_ALL"))]
 
 
-async def test_an_endpoint_of_the_users_own_is_passed_on_with_all_that_belongs_to_it() -> None:
+async def test_the_users_own_endpoint_is_passed_on_completely() -> None:
     env = {
         "COPILOT_PROVIDER_BASE_URL": "https://models.example",
         "COPILOT_PROVIDER_TYPE": "azure",
@@ -108,7 +108,7 @@ async def test_an_endpoint_of_the_users_own_is_passed_on_with_all_that_belongs_t
         own_endpoint({**env, "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS": "many"})
 
 
-async def test_what_does_not_fit_together_is_said_before_anything_starts(here: Place) -> None:
+async def test_impossible_options_are_an_error_when_a_session_opens(here: Sandbox) -> None:
     with pytest.raises(ProviderError, match="set COPILOT_MODEL"):
         async with here.open(env={"COPILOT_MODEL": ""}):
             pass
@@ -123,7 +123,7 @@ async def test_what_does_not_fit_together_is_said_before_anything_starts(here: P
             pass
 
 
-async def test_rules_of_denial_are_taken_out_of_the_arguments() -> None:
+async def test_denial_rules_are_extracted_from_the_arguments() -> None:
     args = [
         "--experimental",
         "--deny-tool=shell(git push)",
@@ -161,14 +161,14 @@ async def test_a_denied_address_is_found_in_a_command(pattern: str, url: str, de
     assert (found == url) is denied
 
 
-async def test_without_a_login_it_says_so_with_the_remedy(tmp_path: Path) -> None:
+async def test_a_missing_login_is_reported_with_the_remedy(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "COPILOT_CACHE_HOME": str(CACHE), "COPILOT_AUTO_UPDATE": "false"}
     with pytest.raises(NotLoggedInError, match="copilot login"):
         async with require("copilot", settings()).open(SessionOptions(cwd=tmp_path, env=env)):
             pass
 
 
-async def test_a_program_that_is_not_there_is_said_with_its_name(tmp_path: Path) -> None:
+async def test_a_missing_program_is_reported_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(ProgramMissingError, match="nowhere"):
         async with require("copilot", settings(tmp_path / "nowhere")).open(SessionOptions(cwd=tmp_path)):
             pass

@@ -1,4 +1,4 @@
-"""Copilot's forms as questions, and the answers as its fields; and what becomes of a question that nobody answers."""
+"""Test Copilot's forms: fields become questions, and answers become values of fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest_asyncio
 from atomic.providers import EndReason, Question
 from atomic.providers.copilot.questions import Form
 from atomic.testing.model_server import Call, Script
-from tests.providers.copilot.place import Place, furnished, task
+from tests.providers.copilot.sandbox import Sandbox, shared_sandbox, task
 from tests.providers.turns import end, end_of, turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -21,7 +21,7 @@ COLOUR = {"properties": {"colour": {"type": "string", "enum": ["Red", "Blue"]}},
 ASK = Call("ask_user", {"message": "Which colour?", "requestedSchema": COLOUR})
 SCRIPTS: dict[str, Script] = {
     "say": "hello",
-    "ask": [[ASK], "You said {{tool_result}}"],
+    "ask": [[ASK], "You chose {{tool_result}}"],
     "lead": [[task("part")], "Lead: {{tool_result}}"],
     "part": [[ASK], "Part: {{tool_result}}"],
     "wait": [[Call("wait", {})], "never"],
@@ -29,8 +29,8 @@ SCRIPTS: dict[str, Script] = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
-    async with furnished(tmp_path_factory.mktemp("copilot"), SCRIPTS) as here:
+async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Sandbox]:
+    async with shared_sandbox(tmp_path_factory.mktemp("copilot"), SCRIPTS) as here:
         yield here
 
 
@@ -70,37 +70,39 @@ async def test_a_field_of_each_kind_becomes_a_question_and_a_value_again() -> No
     }
 
 
-async def test_a_form_of_one_field_asks_what_its_message_says() -> None:
+async def test_the_question_of_a_form_with_one_field_is_its_message() -> None:
     [question] = Form("Which colour?", {"properties": {"colour": {"type": "string", "title": "Colour"}}}).questions
     assert (question.text, question.header) == ("Which colour?", "Colour")
     [question] = Form("Which colour?", None).questions
     assert question.text == "Which colour?"
 
 
-async def test_only_the_agent_itself_is_offered_the_question(here: Place) -> None:
+async def test_sub_agents_have_no_question_tool(here: Sandbox) -> None:
     async def ask(questions: Sequence[Question]) -> list[list[str]]:
         raise AssertionError("a sub-agent asked")
 
     async with here.open(ask=ask) as session:
         assert (await end(session, "@@lead@@")).reason is EndReason.DONE
-    lead, part = [next(call for call in here.server.calls if call.script == name) for name in ("lead", "part")]
+    lead = next(call for call in here.server.calls if call.script == "lead")
+    part = next(call for call in here.server.calls if call.script == "part")
     assert "ask_user" in lead.tools
     assert "ask_user" not in part.tools
 
 
-async def test_a_question_that_cannot_be_answered_ends_the_turn_and_not_the_session(here: Place) -> None:
+async def test_an_unanswerable_question_ends_the_turn_but_not_the_session(here: Sandbox) -> None:
     async def ask(questions: Sequence[Question]) -> list[list[str]]:
-        raise LookupError("there is nobody")
+        raise LookupError("the user is away")
 
     async with here.open(ask=ask) as session:
         ended = await end(session, "@@ask@@")
         assert ended.reason is EndReason.ERROR
-        assert "could not be answered: LookupError: there is nobody" in (ended.error or "")
+        assert "could not be answered: LookupError: the user is away" in (ended.error or "")
         assert (await end(session, "@@say@@")).text == "hello"
 
 
-async def test_an_interrupt_withdraws_the_question(here: Place) -> None:
-    asked, withdrawn = asyncio.Event(), asyncio.Event()
+async def test_an_interrupt_withdraws_the_question(here: Sandbox) -> None:
+    asked = asyncio.Event()
+    withdrawn = asyncio.Event()
 
     async def ask(questions: Sequence[Question]) -> list[list[str]]:
         asked.set()
@@ -119,11 +121,12 @@ async def test_an_interrupt_withdraws_the_question(here: Place) -> None:
         assert (await end(session, "@@say@@")).text == "hello"
 
 
-async def test_an_interrupt_cancels_a_custom_tool(here: Place) -> None:
-    called, cancelled = asyncio.Event(), asyncio.Event()
+async def test_an_interrupt_cancels_a_custom_tool(here: Sandbox) -> None:
+    called = asyncio.Event()
+    cancelled = asyncio.Event()
 
     async def wait() -> None:
-        """Wait for ever."""
+        """Wait without end."""
         called.set()
         try:
             await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""One program for all sessions of a process: reachable for nobody else, and gone with the last of them."""
+"""Test the program that all sessions of a process share: it is private and ends with the last one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from atomic.providers import EndReason, ToolStarted
 from atomic.testing.model_server import Drip, Script
-from tests.providers.copilot.place import PROGRAM, bash, place
+from tests.providers.copilot.sandbox import PROGRAM, bash, sandbox
 from tests.providers.processes import appears, children, disappears, find, listening, with_home
 from tests.providers.turns import LIMIT, end, end_of, turn
 
-ALONE = """
+ATOMIC_PROCESS = """
 import asyncio, os, sys
 from atomic.config import ProviderSettings, Settings
 from atomic.providers import SessionOptions, require_provider
@@ -32,8 +32,8 @@ asyncio.run(main())
 """
 
 
-async def test_sessions_share_a_server_that_has_no_port_and_ends_with_the_last(tmp_path: Path) -> None:
-    async with place(tmp_path, {"say": "hello"}) as here:
+async def test_sessions_share_a_server_without_a_port_that_ends_with_the_last_one(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, {"say": "hello"}) as here:
         async with here.open() as first:
             async with here.open() as second:
                 [server] = with_home(here.home, "--headless")
@@ -47,11 +47,11 @@ async def test_sessions_share_a_server_that_has_no_port_and_ends_with_the_last(t
         assert not with_home(here.home, "--headless")
 
 
-async def test_nothing_remains_after_a_session(tmp_path: Path) -> None:
-    async with place(
+async def test_a_session_leaves_no_processes_files_threads_or_tasks(tmp_path: Path) -> None:
+    async with sandbox(
         tmp_path, {"say": "hello", "slow": Drip("w", 1000, 0.05), "run": [[bash("echo 1")], "done"]}
     ) as here:
-        async with here.open() as session:  # what is loaded once does not count
+        async with here.open() as session:  # loads everything that stays loaded
             await end(session, "@@say@@")
         gc.collect()
         before = threading.active_count(), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), children()
@@ -60,17 +60,17 @@ async def test_nothing_remains_after_a_session(tmp_path: Path) -> None:
             async for _ in session.send("@@slow@@"):
                 await session.interrupt()
         async with asyncio.timeout(LIMIT):
-            while len(asyncio.all_tasks()) > before[2]:  # the model server's, for connections that are ending
+            while len(asyncio.all_tasks()) > before[2]:  # the model server's connections are still ending
                 await asyncio.sleep(0.01)
         gc.collect()
         after = threading.active_count(), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), children()
         assert after == before
 
 
-async def test_it_dies_with_atomic_also_by_kill_9(tmp_path: Path) -> None:
-    async with place(tmp_path, {}) as here:
+async def test_the_server_dies_with_atomic_even_after_sigkill(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, {}) as here:
         atomic = subprocess.Popen(
-            [sys.executable, "-c", ALONE, str(PROGRAM), str(here.work)], env=here.env, stdout=subprocess.PIPE
+            [sys.executable, "-c", ATOMIC_PROCESS, str(PROGRAM), str(here.work)], env=here.env, stdout=subprocess.PIPE
         )
         assert atomic.stdout is not None
         with atomic.stdout:
@@ -85,11 +85,12 @@ async def test_it_dies_with_atomic_also_by_kill_9(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_killed_it_is_named_and_all_its_sessions_go_on_with_a_new_one(tmp_path: Path) -> None:
+async def test_sessions_of_a_killed_server_continue_in_a_new_one(tmp_path: Path) -> None:
     scripts = {"say": "hello", "slow": Drip("w", 1000, 0.05), "run": [[bash("sleep 4711")], "never"]}
-    async with place(tmp_path, scripts) as here, here.open() as session, here.open() as other:
+    async with sandbox(tmp_path, scripts) as here, here.open() as session, here.open() as other:
         await end(other, "@@say@@ my number is 4712")
-        running, talking = asyncio.create_task(turn(session, "@@run@@")), asyncio.create_task(turn(other, "@@slow@@"))
+        running = asyncio.create_task(turn(session, "@@run@@"))
+        talking = asyncio.create_task(turn(other, "@@slow@@"))
         await appears("sleep 4711")
         await here.server.wait_for(lambda call: call.script == "slow")
         [server] = with_home(here.home, "--headless")
@@ -102,12 +103,12 @@ async def test_killed_it_is_named_and_all_its_sessions_go_on_with_a_new_one(tmp_
         assert "4712" in str(here.server.calls[-1].body)
         [new] = with_home(here.home, "--headless")
         assert new != server
-        await disappears("sleep 4711")  # it was in a session of its own
+        await disappears("sleep 4711")  # though it had a process session of its own
 
 
-async def test_a_server_that_hangs_is_given_up_and_its_other_sessions_are_told(tmp_path: Path) -> None:
+async def test_a_server_that_hangs_is_replaced_and_its_other_turns_end_with_an_error(tmp_path: Path) -> None:
     scripts: dict[str, Script] = {"say": "hello", "slow": Drip("w", 1000, 0.05)}
-    async with place(tmp_path, scripts) as here, here.open() as session, here.open() as other:
+    async with sandbox(tmp_path, scripts) as here, here.open() as session, here.open() as other:
         running, talking = (asyncio.create_task(turn(one, "@@slow@@")) for one in (session, other))
         async with asyncio.timeout(LIMIT):
             while len(here.server.calls) < 2:
@@ -119,13 +120,13 @@ async def test_a_server_that_hangs_is_given_up_and_its_other_sessions_are_told(t
         assert f"Copilot (process {server}) stopped answering" in str(end_of(await talking).error)
         assert (await end(session, "@@say@@")).text == "hello"
         assert (await end(other, "@@say@@")).text == "hello"
-        async with asyncio.timeout(LIMIT):  # it is ended behind our back, and does not listen
+        async with asyncio.timeout(LIMIT):  # a stopped process is ended in the background
             while server in with_home(here.home, "--headless"):
                 await asyncio.sleep(0.01)
 
 
-async def test_killed_between_turns_it_is_started_again(tmp_path: Path) -> None:
-    async with place(tmp_path, {"say": "hello"}) as here, here.open() as session:
+async def test_a_server_killed_between_turns_is_started_again(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, {"say": "hello"}) as here, here.open() as session:
         await end(session, "@@say@@ my number is 4713")
         [server] = with_home(here.home, "--headless")
         os.kill(server, signal.SIGKILL)
@@ -138,7 +139,7 @@ async def test_killed_between_turns_it_is_started_again(tmp_path: Path) -> None:
 
 async def test_background_processes_end_with_their_session(tmp_path: Path) -> None:
     scripts = {"run": [[bash("sleep 4714", mode="async", detach=True)], "started"], "say": "hello"}
-    async with place(tmp_path, scripts) as here, here.open() as other:
+    async with sandbox(tmp_path, scripts) as here, here.open() as other:
         async with here.open() as session:
             events = await turn(session, "@@run@@")
             assert end_of(events).text == "started"

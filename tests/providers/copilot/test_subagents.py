@@ -1,4 +1,4 @@
-"""Sub-agents: alone, in each other, in the background, woken again, failing."""
+"""Test sub-agents: nested, in the background, resumed, failing and missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from atomic.providers import (
 )
 from atomic.providers.copilot.launch import set_up
 from atomic.testing.model_server import Call, Fail, Script
-from tests.providers.copilot.place import Place, bash, furnished, task
+from tests.providers.copilot.sandbox import Sandbox, bash, shared_sandbox, task
 from tests.providers.turns import all_of, end_of, text_of, turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -34,7 +34,7 @@ SCRIPTS: dict[str, Script] = {
     "begin": [[task("first", agent="worker", mode="background")], "It works.", "x", "It is done."],
     "first": "first",
     "wake": [
-        [Call("whom", {})],
+        [Call("find_worker", {})],
         [Call("write_agent", {"agent_id": "{{tool_result}}", "message": "@@second@@ go"})],
         "I woke it.",
         "x",
@@ -43,19 +43,19 @@ SCRIPTS: dict[str, Script] = {
     "second": "second",
     "failing": [[task("fails")], "It failed."],
     "fails": Fail(400, message="no such thing"),
-    "nobody": [[task("part", agent="nobody")], "There is none."],
+    "missing": [[task("part", agent="missing")], "It does not exist."],
     "lead": [[task("part", agent="worker")], "done"],
     "part": "read",
 }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
-    async with furnished(tmp_path_factory.mktemp("copilot"), SCRIPTS) as here:
+async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Sandbox]:
+    async with shared_sandbox(tmp_path_factory.mktemp("copilot"), SCRIPTS) as here:
         yield here
 
 
-async def test_a_nested_subagent_has_its_own_events(here: Place) -> None:
+async def test_a_nested_sub_agent_has_its_own_events(here: Sandbox) -> None:
     async with here.open() as session:
         events = await turn(session, "@@outer@@")
     mid, leaf = all_of(SubagentStarted, events)
@@ -66,33 +66,35 @@ async def test_a_nested_subagent_has_its_own_events(here: Place) -> None:
     assert (text_of(events, mid.id), text_of(events, leaf.id)) == ("mid", "leaf")
 
 
-async def test_the_turn_waits_for_one_in_the_background_and_what_comes_of_it(here: Place) -> None:
+async def test_a_turn_waits_for_a_background_sub_agent_and_its_result(here: Sandbox) -> None:
     async with here.open() as session:
         events = await turn(session, "@@background@@")
     assert (here.work / "made").exists()
-    [started], [ended] = all_of(SubagentStarted, events), all_of(SubagentEnded, events)
+    [started] = all_of(SubagentStarted, events)
+    [ended] = all_of(SubagentEnded, events)
     assert (ended.id, ended.text, ended.error) == (started.id, "made it", None)
     assert end_of(events).text == "It is done."
     assert not [event for event in all_of(ToolStarted, events) if event.name == "task"]
 
 
-async def test_one_that_is_woken_again_begins_and_ends_again(here: Place) -> None:
+async def test_a_resumed_sub_agent_starts_and_ends_again(here: Sandbox) -> None:
     started: list[SubagentStarted] = []
 
-    def whom() -> str:
-        """Whom to wake."""
+    def find_worker() -> str:
+        """Return the id of the sub-agent to wake."""
         return started[0].id
 
     worker = AgentSpec(name="worker", description="Works.", prompt="You work.")
-    async with here.open(agents=[worker], custom_tools=[whom]) as session:
+    async with here.open(agents=[worker], custom_tools=[find_worker]) as session:
         started += all_of(SubagentStarted, await turn(session, "@@begin@@"))
         events = await turn(session, "@@wake@@")
-    [again], [ended] = all_of(SubagentStarted, events), all_of(SubagentEnded, events)
+    [again] = all_of(SubagentStarted, events)
+    [ended] = all_of(SubagentEnded, events)
     assert (again.id, again.name, again.task) == (started[0].id, "worker", "@@second@@ go")
     assert (ended.id, ended.text) == (started[0].id, "second")
 
 
-async def test_the_failure_of_a_subagent_has_a_reason_and_the_turn_continues(here: Place) -> None:
+async def test_a_failed_sub_agent_has_a_reason_and_the_turn_continues(here: Sandbox) -> None:
     async with here.open() as session:
         events = await turn(session, "@@failing@@")
     [ended] = all_of(SubagentEnded, events)
@@ -100,16 +102,17 @@ async def test_the_failure_of_a_subagent_has_a_reason_and_the_turn_continues(her
     assert (end_of(events).reason, end_of(events).text) == (EndReason.DONE, "It failed.")
 
 
-async def test_one_that_does_not_exist_is_a_tool_that_failed(here: Place) -> None:
+async def test_a_missing_sub_agent_is_a_failed_tool(here: Sandbox) -> None:
     async with here.open() as session:
-        events = await turn(session, "@@nobody@@")
-    [started], [ended] = all_of(ToolStarted, events), all_of(ToolEnded, events)
+        events = await turn(session, "@@missing@@")
+    [started] = all_of(ToolStarted, events)
+    [ended] = all_of(ToolEnded, events)
     assert (started.name, ended.id) == ("task", started.id)
-    assert "nobody" in str(ended.error)
+    assert "missing" in str(ended.error)
     assert not all_of(SubagentStarted, events)
 
 
-async def test_an_agent_of_the_caller_has_its_own_prompt_tools_and_model(here: Place) -> None:
+async def test_a_custom_sub_agent_has_its_own_prompt_tools_and_model(here: Sandbox) -> None:
     worker = AgentSpec(name="worker", description="Reads.", prompt="You read.", tools=["read"], model="scripted-2")
     async with here.open(agents=[worker]) as session:
         await turn(session, "@@lead@@")
@@ -120,7 +123,7 @@ async def test_an_agent_of_the_caller_has_its_own_prompt_tools_and_model(here: P
 
 
 @pytest.mark.parametrize("model", ["inherit", "opus", "haiku"])
-async def test_a_family_of_models_is_no_model_of_copilots(here: Place, model: str) -> None:
+async def test_a_model_family_is_not_passed_to_copilot(here: Sandbox, model: str) -> None:
     worker = AgentSpec(name="worker", description="Reads.", prompt="You read.", model=model)
     setup = set_up(Path("copilot"), SessionOptions(agents=[worker]), Settings())
     assert setup.arguments["customAgents"] == [{"name": "worker", "description": "Reads.", "prompt": "You read."}]

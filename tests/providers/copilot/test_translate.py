@@ -1,4 +1,4 @@
-"""What Copilot says, one event at a time: for what no scripted model brings about."""
+"""Test the translation of Copilot's events that no scripted model can cause."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from atomic.providers.copilot.subagents import Subagents
 from atomic.providers.copilot.translate import Translator
 from atomic.providers.turn import Turn
 
-Said = tuple[str, dict[str, Any]]
-PROMPT: Said = ("user.message", {"messageId": "mine", "content": "go"})
-IDLE: Said = ("session.idle", {})
+Message = tuple[str, dict[str, Any]]
+PROMPT: Message = ("user.message", {"messageId": "mine", "content": "go"})
+IDLE: Message = ("session.idle", {})
 
 
-async def heard(*events: Said, ending: bool = False) -> list[AgentEvent]:
+async def translate(*events: Message, ending: bool = False) -> list[AgentEvent]:
     """Return the events of a turn for these messages."""
     turn = Turn("copilot")
     turn.ending = ending
@@ -43,50 +43,50 @@ async def heard(*events: Said, ending: bool = False) -> list[AgentEvent]:
     return [event async for event in turn.events()]
 
 
-async def end_of(*events: Said, ending: bool = False) -> TurnEnded:
-    end = (await heard(*events, ending=ending))[-1]
+async def end_of(*events: Message, ending: bool = False) -> TurnEnded:
+    end = (await translate(*events, ending=ending))[-1]
     assert isinstance(end, TurnEnded)
     return end
 
 
-async def test_an_answer_that_came_in_one_piece_is_told_too() -> None:
+async def test_an_answer_in_one_piece_is_emitted() -> None:
     message = ("assistant.message", {"messageId": "m", "content": "All at once."})
     thought = ("assistant.reasoning", {"reasoningId": "r", "content": "Hm."})
-    events = await heard(PROMPT, thought, message, IDLE)
+    events = await translate(PROMPT, thought, message, IDLE)
     assert events[:2] == [ThinkingDelta("Hm."), TextDelta("All at once.")]
     assert (await end_of(PROMPT, thought, message, IDLE)).text == "All at once."
 
 
-async def test_an_answer_that_came_in_pieces_is_told_once() -> None:
+async def test_an_answer_in_pieces_is_emitted_once() -> None:
     pieces = [("assistant.message_delta", {"messageId": "m", "deltaContent": piece}) for piece in ("One ", "two.")]
     whole = ("assistant.message", {"messageId": "m", "content": "One two."})
-    events = await heard(PROMPT, *pieces, whole, IDLE)
+    events = await translate(PROMPT, *pieces, whole, IDLE)
     assert events[:-1] == [TextDelta("One "), TextDelta("two.")]
 
 
-async def test_only_the_end_of_this_prompt_counts() -> None:
+async def test_the_end_of_another_prompt_is_ignored() -> None:
     other = ("session.error", {"errorType": "query", "message": "of another", "originatingMessageId": "other"})
-    stale: list[Said] = [IDLE, ("session.idle", {"aborted": True}), other]
+    stale: list[Message] = [IDLE, ("session.idle", {"aborted": True}), other]
     ended = await end_of(*stale, PROMPT, ("assistant.message", {"messageId": "m", "content": "mine"}), IDLE)
     assert (ended.reason, ended.text) == (EndReason.DONE, "mine")
 
 
-async def test_a_prompt_that_was_never_taken_up_ends_when_it_is_stopped() -> None:
+async def test_a_prompt_stopped_before_it_is_processed_is_interrupted() -> None:
     assert (await end_of(("session.idle", {"aborted": True}), ending=True)).reason is EndReason.INTERRUPTED
 
 
-async def test_an_error_before_the_prompt_was_taken_up_ends_the_turn() -> None:
+async def test_an_error_before_the_prompt_is_processed_ends_the_turn() -> None:
     ended = await end_of(("session.error", {"errorType": "query", "message": "no way"}), IDLE)
     assert (ended.reason, ended.error) == (EndReason.ERROR, "no way")
 
 
-async def test_a_login_that_is_not_accepted_is_said_with_the_remedy() -> None:
-    words = "Execution failed: InvalidArg, No GitHub OAuth token or Copilot HMAC key provided"
-    ended = await end_of(PROMPT, ("session.error", {"errorType": "query", "message": words}), IDLE)
+async def test_a_rejected_login_is_reported_with_the_remedy() -> None:
+    reason = "Execution failed: InvalidArg, No GitHub OAuth token or Copilot HMAC key provided"
+    ended = await end_of(PROMPT, ("session.error", {"errorType": "query", "message": reason}), IDLE)
     assert "copilot login" in str(ended.error)
 
 
-async def test_a_quota_has_the_time_of_its_refill() -> None:
+async def test_a_used_up_quota_reports_its_reset_time() -> None:
     reset = datetime.now(UTC).replace(microsecond=0) + timedelta(days=3)
     quotas = {
         "chat": {"remainingPercentage": 80.0, "resetDate": (reset + timedelta(days=9)).isoformat()},
@@ -94,7 +94,7 @@ async def test_a_quota_has_the_time_of_its_refill() -> None:
     }
     failure = {"statusCode": 429, "errorMessage": '{"message": "used up"}', "quotaSnapshots": quotas}
     error = {"errorType": "quota", "message": "You have no requests left", "originatingMessageId": "mine"}
-    events = await heard(PROMPT, ("model.call_failure", failure), ("session.error", error), IDLE)
+    events = await translate(PROMPT, ("model.call_failure", failure), ("session.error", error), IDLE)
     assert events[0] == LimitReached(reset, "used up")
     assert isinstance(events[-1], TurnEnded)
     assert (events[-1].reason, events[-1].error) == (EndReason.LIMIT, "You have no requests left")
@@ -102,14 +102,14 @@ async def test_a_quota_has_the_time_of_its_refill() -> None:
 
 async def test_a_limit_that_only_the_end_reports_is_emitted() -> None:
     error = {"errorType": "rate_limit", "message": "Come back later", "originatingMessageId": "mine"}
-    events = await heard(PROMPT, ("session.error", error), IDLE)
+    events = await translate(PROMPT, ("session.error", error), IDLE)
     assert events[0] == LimitReached(None, "Come back later")
     assert (await end_of(PROMPT, ("session.error", error), IDLE)).reason is EndReason.LIMIT
 
 
-async def test_tries_against_a_limit_are_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retries_at_a_limit_end_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PATIENCE", 0.0)
-    failure: Said = ("model.call_failure", {"statusCode": 529, "errorType": "overloaded_error"})
+    failure: Message = ("model.call_failure", {"statusCode": 529, "errorType": "overloaded_error"})
     turn = Turn("copilot")
     translator = Translator(turn, "mine", Subagents())
     for kind, data in (PROMPT, failure):
@@ -135,7 +135,7 @@ async def test_a_summary_is_reported_with_the_context_size() -> None:
     }
     cut = {"preTruncationTokensInMessages": 90, "postTruncationTokensInMessages": 10}
     failed = {"success": False, "error": "the model is away"}
-    events = await heard(
+    events = await translate(
         PROMPT,
         ("session.compaction_complete", summary),
         ("session.truncation", cut),
@@ -150,5 +150,5 @@ async def test_a_summary_is_reported_with_the_context_size() -> None:
     ]
 
 
-async def test_no_kind_is_both_read_and_passed_over() -> None:
+async def test_no_kind_of_event_is_both_read_and_ignored() -> None:
     assert not IGNORED & set(messages.READ)

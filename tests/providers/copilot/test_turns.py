@@ -1,4 +1,4 @@
-"""What Copilot does in a turn, and when the turn is over: when nothing of it is at work any more."""
+"""Test turns of the real program: their events, and that they last until all their work has ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from atomic.providers import (
     ToolStarted,
 )
 from atomic.testing.model_server import Call, Fail, Protocol, Say, Script, Stop, Tokens
-from tests.providers.copilot.place import Place, bash, furnished, place
+from tests.providers.copilot.sandbox import Sandbox, bash, sandbox, shared_sandbox
 from tests.providers.processes import appears, disappears
 from tests.providers.turns import LIMIT, all_of, end, end_of, text_of, turn
 
@@ -45,15 +45,16 @@ SCRIPTS: dict[str, Script] = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
-    async with furnished(tmp_path_factory.mktemp("copilot"), SCRIPTS) as here:
+async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Sandbox]:
+    async with shared_sandbox(tmp_path_factory.mktemp("copilot"), SCRIPTS) as here:
         yield here
 
 
-async def test_output_and_end_of_a_command_are_emitted(here: Place) -> None:
+async def test_output_and_end_of_a_command_are_emitted(here: Sandbox) -> None:
     async with here.open() as session:
         events = await turn(session, "@@run@@")
-    [started], [ended] = all_of(ToolStarted, events), all_of(ToolEnded, events)
+    [started] = all_of(ToolStarted, events)
+    [ended] = all_of(ToolEnded, events)
     assert (started.name, started.input["command"]) == ("bash", "echo one; sleep 0.3; echo two")
     assert [(event.id, event.text) for event in all_of(ToolOutput, events)] == [
         (started.id, "one\n"),
@@ -63,7 +64,7 @@ async def test_output_and_end_of_a_command_are_emitted(here: Place) -> None:
     assert ended.output.startswith("one\ntwo\n")
 
 
-async def test_the_turn_waits_for_commands_in_the_background(here: Place) -> None:
+async def test_a_turn_waits_for_background_commands(here: Sandbox) -> None:
     async with here.open() as session:
         events = await turn(session, "@@background@@")
     assert end_of(events).reason is EndReason.DONE
@@ -73,7 +74,7 @@ async def test_the_turn_waits_for_commands_in_the_background(here: Place) -> Non
     assert [event.id for event in all_of(ToolEnded, events)].count(started.id) == 1
 
 
-async def test_an_interrupt_ends_commands_in_the_background_too(here: Place) -> None:
+async def test_an_interrupt_ends_background_commands(here: Sandbox) -> None:
     async with here.open() as session:
         running = asyncio.create_task(turn(session, "@@server@@"))
         await appears("sleep 4721")
@@ -88,7 +89,7 @@ async def test_an_interrupt_ends_commands_in_the_background_too(here: Place) -> 
         assert (await end(session, "@@say@@")).text == "hello"
 
 
-async def test_a_command_that_does_not_want_to_end_is_ended(here: Place) -> None:
+async def test_an_interrupt_kills_a_command_that_ignores_signals(here: Sandbox) -> None:
     async with here.open() as session:
         running = asyncio.create_task(turn(session, "@@stubborn@@"))
         await appears("sleep 0.4722")
@@ -98,7 +99,7 @@ async def test_a_command_that_does_not_want_to_end_is_ended(here: Place) -> None
         assert (await end(session, "@@say@@")).text == "hello"
 
 
-async def test_a_tool_that_was_cut_off_is_told_to_be_over(here: Place) -> None:
+async def test_an_interrupted_tool_ends_with_an_error(here: Sandbox) -> None:
     async with here.open() as session:
         running = asyncio.create_task(turn(session, "@@sleep@@"))
         await appears("sleep 4723")
@@ -108,7 +109,7 @@ async def test_a_tool_that_was_cut_off_is_told_to_be_over(here: Place) -> None:
     assert all_of(ToolEnded, events)[0].error
 
 
-async def test_the_to_do_list_is_the_plan(here: Place) -> None:
+async def test_the_to_do_list_is_the_plan(here: Sandbox) -> None:
     async with here.open() as session:
         plans = all_of(PlanChanged, await turn(session, "@@plan@@"))
     assert [plan.items for plan in plans] == [
@@ -117,7 +118,7 @@ async def test_the_to_do_list_is_the_plan(here: Place) -> None:
     ]
 
 
-async def test_a_skill_is_reported_when_it_is_loaded(here: Place) -> None:
+async def test_a_skill_is_reported_when_it_is_loaded(here: Sandbox) -> None:
     folder = here.copilot_home / "skills" / "knack"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text("---\nname: knack\ndescription: a knack\n---\nDo it so.")
@@ -126,14 +127,14 @@ async def test_a_skill_is_reported_when_it_is_loaded(here: Place) -> None:
     assert [event.name for event in all_of(SkillLoaded, events)] == ["knack"]
 
 
-async def test_a_limit_that_passes_does_not_end_the_turn(here: Place) -> None:
+async def test_a_limit_that_passes_does_not_end_the_turn(here: Sandbox) -> None:
     async with here.open() as session:
         events = await turn(session, "@@limit@@")
     assert [event.message for event in all_of(LimitReached, events)] == ["slow down"]
     assert (end_of(events).reason, end_of(events).text) == (EndReason.DONE, "Here I am.")
 
 
-async def test_a_call_that_is_tried_again_is_a_notice_and_its_text_counts_once(here: Place) -> None:
+async def test_a_retried_call_is_a_notice_and_its_text_is_emitted_once(here: Sandbox) -> None:
     async with here.open() as session:
         events = await turn(session, "@@again@@")
     assert all_of(Notice, events)
@@ -141,12 +142,12 @@ async def test_a_call_that_is_tried_again_is_a_notice_and_its_text_counts_once(h
 
 
 @pytest.mark.parametrize("protocol", [Protocol.ANTHROPIC, Protocol.OPENAI_RESPONSES])
-async def test_models_of_other_protocols_are_understood(tmp_path: Path, protocol: Protocol) -> None:
+async def test_models_with_other_protocols_work(tmp_path: Path, protocol: Protocol) -> None:
     scripts: dict[str, Script] = {
         "say": [[bash("echo hi")], [Say("Used."), Tokens(input=800, output=500, cached=200)]],
         "refuse": [[Say("I will not."), Stop("refusal")]],
     }
-    async with place(tmp_path, scripts, protocol=protocol) as here, here.open() as session:
+    async with sandbox(tmp_path, scripts, protocol=protocol) as here, here.open() as session:
         ended = await end(session, "@@say@@")
         assert (ended.reason, ended.text) == (EndReason.DONE, "Used.")
         assert (ended.usage.input, ended.usage.output, ended.usage.cached) == (1100, 520, 200)

@@ -1,6 +1,6 @@
-"""A program that answers like `opencode serve`, and says what a broken one might say.
+"""A fake `opencode serve` that can send invalid events.
 
-What the prompt names decides what is sent into the stream of events.
+The prompt is the name of the data to send into the event stream.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ def answer(id: str, *, completed: bool) -> bytes:
     return sse("message.updated", sessionID=SESSION, info=info)
 
 
-def text(id: str, words: str) -> bytes:
-    part = {"id": f"prt_{id}", "messageID": id, "sessionID": SESSION, "type": "text", "text": words}
+def text(id: str, content: str) -> bytes:
+    part = {"id": f"prt_{id}", "messageID": id, "sessionID": SESSION, "type": "text", "text": content}
     return sse("message.part.updated", sessionID=SESSION, part=part)
 
 
 IDLE = sse("session.idle", sessionID=SESSION)
 BAD: dict[str, bytes] = {
     "big": b'data: {"payload":{"properties":{"sessionID":"ses_fake","x":"' + b"x" * (64 * MB) + b'"}}}\n\n',
-    "big for nobody": b"data: " + b"x" * (64 * MB) + b"\n\n",
+    "big without session": b"data: " + b"x" * (64 * MB) + b"\n\n",
     "garbage": b"data: \x00\xfe\xff not JSON at all\n\n",
     "half a character": sse("message.part.updated", sessionID=SESSION, part={"id": "p", "text": "EURO"}).replace(
         b"EURO", b"\xe2\x82"
@@ -53,26 +53,27 @@ class Fake:
         self.messages: list[dict[str, Any]] = []
         self.number = 0
 
-    def say(self, data: bytes | None) -> None:
+    def send(self, data: bytes | None) -> None:
         for stream in self.streams:
             stream.put_nowait(data)
 
     def prompt(self, body: dict[str, Any]) -> None:
         self.number += 1
-        mine, words = f"msg_{self.number}", body["parts"][0]["text"]
+        mine = f"msg_{self.number}"
+        content = body["parts"][0]["text"]
         user = {"id": body["messageID"], "role": "user", "time": {"created": 1}}
-        self.say(sse("message.updated", sessionID=SESSION, info=user))
-        self.say(sse("session.status", sessionID=SESSION, status={"type": "busy"}))
-        self.say(answer(mine, completed=False))
-        if words == "close":
-            self.say(sse("message.part.delta", sessionID=SESSION)[:25])
+        self.send(sse("message.updated", sessionID=SESSION, info=user))
+        self.send(sse("session.status", sessionID=SESSION, status={"type": "busy"}))
+        self.send(answer(mine, completed=False))
+        if content == "close":
+            self.send(sse("message.part.delta", sessionID=SESSION)[:25])
             info = {"id": mine, "role": "assistant", "time": {"created": 1, "completed": 2}, "finish": "stop"}
-            part = {"id": "prt_1", "messageID": mine, "type": "text", "text": "heard all the same"}
+            part = {"id": "prt_1", "messageID": mine, "type": "text", "text": "received after all"}
             self.messages = [{"info": user, "parts": []}, {"info": info, "parts": [part]}]
-            self.say(None)
+            self.send(None)
             return
-        self.say(BAD.get(words, b""))
-        self.say(text(mine, f"answer {self.number}") + answer(mine, completed=True) + IDLE)
+        self.send(BAD.get(content, b""))
+        self.send(text(mine, f"answer {self.number}") + answer(mine, completed=True) + IDLE)
 
     def answer(self, method: str, path: str, body: bytes) -> Any:
         match method, path.partition("?")[0]:
@@ -82,7 +83,7 @@ class Fake:
                 asyncio.get_running_loop().call_soon(self.prompt, json.loads(body))
                 return None
             case "POST", path if path.endswith("/abort"):
-                self.say(IDLE)
+                self.send(IDLE)
                 return True
             case "GET", path if path.endswith("/message"):
                 return self.messages
@@ -123,8 +124,8 @@ class Fake:
 
 
 def secret() -> str:
-    words = f"{os.environ['OPENCODE_SERVER_USERNAME']}:{os.environ['OPENCODE_SERVER_PASSWORD']}"
-    return base64.b64encode(words.encode()).decode()
+    content = f"{os.environ['OPENCODE_SERVER_USERNAME']}:{os.environ['OPENCODE_SERVER_PASSWORD']}"
+    return base64.b64encode(content.encode()).decode()
 
 
 async def main() -> None:

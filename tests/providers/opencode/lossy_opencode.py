@@ -1,4 +1,4 @@
-"""The real OpenCode behind wires that break without a sound while the file $MUTE exists, if they carry its events."""
+"""A proxy for the real OpenCode that silently drops its events while the file $MUTE exists."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import sys
 
 
 class Wire:
-    """One connection; what was asked on it decides whether it can break."""
+    """A connection; only one that carries the event stream can break."""
 
     def __init__(self) -> None:
-        self._carries_events = self._is_broken = False
+        self._carries_events = False
+        self._is_broken = False
 
-    async def ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(64 * 1024):
             self._carries_events = self._carries_events or b"GET /global/event" in data
             writer.write(data)
             await writer.drain()
         writer.close()
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward_response(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(64 * 1024):
             self._is_broken = self._is_broken or (self._carries_events and os.path.exists(os.environ["MUTE"]))
             if not self._is_broken:
@@ -38,13 +39,17 @@ async def main() -> None:
         assert line, "OpenCode did not start"
     port = int(line.rpartition(b":")[2])
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         back_reader, back_writer = await asyncio.open_connection("127.0.0.1", port)
         wire = Wire()
-        # Who hangs up has nothing more to say.
-        await asyncio.gather(wire.ask(reader, back_writer), wire.answer(back_reader, writer), return_exceptions=True)
+        # Either side may close its connection at any time.
+        await asyncio.gather(
+            wire.forward_request(reader, back_writer),
+            wire.forward_response(back_reader, writer),
+            return_exceptions=True,
+        )
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(forward, "127.0.0.1", 0)
     print(f"opencode server listening on http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await real.wait()
 

@@ -1,4 +1,4 @@
-"""The user's own configuration holds; Atomic adds to it, and nothing is asked at night."""
+"""Test that Atomic keeps the user's configuration, adds to it, and allows without asking."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def plan(settings: Settings | None = None, **options: Any) -> ServerPlan:
     return plan_server("opencode", settings or Settings(), SessionOptions(**options), liveness=1)
 
 
-def passed(plan: ServerPlan) -> set[str]:
+def passed_secrets(plan: ServerPlan) -> set[str]:
     return set(SECRETS) & set(plan.env)
 
 
@@ -53,29 +53,29 @@ def configure(home: Path, text: str, name: str = "opencode.json") -> None:
     (home / ".config" / "opencode" / name).write_text(text)
 
 
-def test_without_any_configuration_the_keys_of_models_are_passed_and_no_others(home: Path) -> None:
-    assert passed(plan()) == {"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"}
+def test_without_a_configuration_only_keys_of_models_are_passed(home: Path) -> None:
+    assert passed_secrets(plan()) == {"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"}
 
 
 def test_with_a_configuration_only_the_keys_of_its_providers_are_passed(home: Path) -> None:
     configure(home, '{"model": "anthropic/claude", "provider": {"my-lab": {}}} // mine', "opencode.jsonc")
-    assert passed(plan()) == {"ANTHROPIC_API_KEY", "MY_LAB_API_KEY", "OPENCODE_API_KEY"}
+    assert passed_secrets(plan()) == {"ANTHROPIC_API_KEY", "MY_LAB_API_KEY", "OPENCODE_API_KEY"}
 
 
 def test_the_key_of_the_chosen_model_is_passed(home: Path) -> None:
     configure(home, '{"model": "anthropic/claude"}')
     chosen = plan(model="amazon-bedrock/nova")
-    assert passed(chosen) == {"ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "OPENCODE_API_KEY"}
+    assert passed_secrets(chosen) == {"ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "OPENCODE_API_KEY"}
 
 
-def test_a_variable_that_the_configuration_names_is_passed(
+def test_variables_named_in_the_configuration_are_passed(
     home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.jsonc"
     other.write_text('{"provider": {"x": {"options": {"apiKey": "{env:DATABASE_PASSWORD}"}}}}')
     monkeypatch.setenv("OPENCODE_CONFIG", str(other))
     monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", '{"mcp": {"y": {"headers": {"x": "{env:GITHUB_TOKEN}"}}}}')
-    assert passed(plan()) == {"DATABASE_PASSWORD", "GITHUB_TOKEN", "OPENCODE_API_KEY"}
+    assert passed_secrets(plan()) == {"DATABASE_PASSWORD", "GITHUB_TOKEN", "OPENCODE_API_KEY"}
 
 
 def test_variables_in_the_users_settings_are_passed(home: Path) -> None:
@@ -125,7 +125,7 @@ def test_the_users_content_is_merged_and_never_replaced(home: Path, monkeypatch:
     }
 
 
-def test_a_stranger_gets_no_configuration_no_formatter_and_no_language_server(home: Path) -> None:
+def test_an_untrusted_project_gets_no_configuration_formatter_or_language_server(home: Path) -> None:
     assert plan().content == {"formatter": False, "lsp": False}
     assert plan().env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
     assert "OPENCODE_DISABLE_PROJECT_CONFIG" not in plan(trusted=True).env
@@ -138,15 +138,16 @@ def test_content_that_is_not_json_is_reported(home: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("model", ["gpt-5", "/x", "x/"])
-def test_a_model_needs_its_provider(home: Path, model: str) -> None:
+def test_a_model_without_its_provider_is_an_error(home: Path, model: str) -> None:
     with pytest.raises(ProviderError, match="provider/model"):
         plan(model=model)
     with pytest.raises(ProviderError, match="provider/model"):
         plan(agents=[AgentSpec(name="a", description="", prompt="", model=model)])
 
 
-@pytest.mark.parametrize("model", ["inherit", "opus", "sonnet", "haiku"])  # families are no models of OpenCode's
-def test_a_sub_agent_without_a_model_of_its_own_has_that_of_the_session(home: Path, model: str) -> None:
+# OpenCode has no models with the names of families.
+@pytest.mark.parametrize("model", ["inherit", "opus", "sonnet", "haiku"])
+def test_a_sub_agent_without_its_own_model_uses_the_model_of_the_session(home: Path, model: str) -> None:
     content = plan(agents=[AgentSpec(name="a", description="", prompt="", model=model)]).content
     assert "model" not in content["agent"]["a"]
 
@@ -161,7 +162,7 @@ def test_references_in_options_of_the_caller_are_not_expanded(
     assert json.loads(text)["agent"]["a"]["prompt"] == json.loads(text)["agent"]["a"]["description"] == words
 
 
-def test_prompts_that_do_not_fit_into_the_environment_are_in_files(home: Path, tmp_path: Path) -> None:
+def test_prompts_too_long_for_the_environment_are_written_to_files(home: Path, tmp_path: Path) -> None:
     agents = [AgentSpec(name=f"a{n}", description="", prompt=f"{{env:A}} {n} " + "ö" * 30_000) for n in range(3)]
     text = plan(agents=agents).environment(None, tmp_path)[CONTENT]
     assert len(text.encode()) < 10_000
@@ -170,7 +171,9 @@ def test_prompts_that_do_not_fit_into_the_environment_are_in_files(home: Path, t
         assert Path(reference.removeprefix("{file:").removesuffix("}")).read_text("utf-8") == agent.prompt
 
 
-def test_the_last_file_wins(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_later_configuration_file_overrides_an_earlier_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     configure(home, '{"model": "a/1", "x": {"a": 1, "b": 1}}', "config.json")
     configure(home, '{"model": "b/2", "x": {"b": 2}}')
     configure(home, "no JSON", "opencode.jsonc")
@@ -179,9 +182,12 @@ def test_the_last_file_wins(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 @pytest.mark.parametrize("kind", ["long", "folder"])
 @pytest.mark.parametrize("agent", ["opencode", "acp:opencode"])
-def test_settings_that_cannot_be_read_are_one_sentence(home: Path, tmp_path: Path, kind: str, agent: str) -> None:
-    file, read = home / ".config" / "opencode" / "opencode.json", plan
-    if agent == "acp:opencode":  # reads the project's too
+def test_unreadable_settings_are_an_error_with_file_reason_and_remedy(
+    home: Path, tmp_path: Path, kind: str, agent: str
+) -> None:
+    file = home / ".config" / "opencode" / "opencode.json"
+    read = plan
+    if agent == "acp:opencode":  # also reads the project's file
         file = tmp_path / "trusted" / "opencode.json"
         file.parent.mkdir()
         read = partial(acp_environment, Settings(), SessionOptions(trusted=True), file.parent, None)
@@ -196,7 +202,7 @@ def test_settings_that_cannot_be_read_are_one_sentence(home: Path, tmp_path: Pat
     assert str(caught.value) == f"OpenCode's settings cannot be read: {file}: {reason} ({remedy})"
 
 
-def test_sessions_with_the_same_needs_share_a_server(home: Path) -> None:
+def test_sessions_with_the_same_configuration_share_a_server(home: Path) -> None:
     def add(a: int) -> int:
         return a
 
@@ -205,7 +211,7 @@ def test_sessions_with_the_same_needs_share_a_server(home: Path) -> None:
 
     assert plan().key == plan(system_prompt="x", tools=["read"], max_turns=3).key
     assert plan(custom_tools=[add]).key == plan(custom_tools=[add]).key
-    needs: list[dict[str, Any]] = [
+    different: list[dict[str, Any]] = [
         {},
         {"trusted": True},
         {"env": {"A": "1"}},
@@ -214,7 +220,7 @@ def test_sessions_with_the_same_needs_share_a_server(home: Path) -> None:
         {"mcp_servers": [McpServer(name="box", command=["box"])]},
         {"agents": [AgentSpec(name="a", description="", prompt="")]},
     ]
-    assert len({plan(**one).key for one in needs}) == len(needs)
+    assert len({plan(**one).key for one in different}) == len(different)
 
 
 json_values = st.recursive(
@@ -225,12 +231,12 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.text(), json_values))
-def test_plain_json_is_read_as_it_is(value: dict[str, Any]) -> None:
+def test_plain_json_is_read_unchanged(value: dict[str, Any]) -> None:
     assert parse_jsonc(json.dumps(value)) == value
     assert parse_jsonc(json.dumps(value, ensure_ascii=False, indent=1)) == value
 
 
-def test_comments_and_trailing_commas_are_passed_over_but_not_in_texts() -> None:
+def test_comments_and_trailing_commas_are_ignored_except_in_strings() -> None:
     text = """// first
     { /* a "text" */ "url": "http://x//y", // "plugin": 1
       "list": [1, 2, /* 3 */ ], "quote": "\\"// no comment",
@@ -247,9 +253,9 @@ def test_a_value_that_is_not_an_object_is_an_error(text: str) -> None:
 
 @given(st.dictionaries(st.text(), json_values), st.dictionaries(st.text(), json_values))
 def test_merging_keeps_the_order_of_the_first_and_the_values_of_the_second(
-    below: dict[str, Any], above: dict[str, Any]
+    lower: dict[str, Any], upper: dict[str, Any]
 ) -> None:
-    merged = merge(below, above)
-    assert list(merged) == [*below, *(key for key in above if key not in below)]
-    assert merge(merged, above) == merged
-    assert merge(below, {}) == below
+    merged = merge(lower, upper)
+    assert list(merged) == [*lower, *(key for key in upper if key not in lower)]
+    assert merge(merged, upper) == merged
+    assert merge(lower, {}) == lower

@@ -8,7 +8,7 @@ import pytest
 
 from atomic.config import Settings
 from atomic.providers import require_provider
-from tests.providers.opencode.place import PROGRAM, provider
+from tests.providers.opencode.sandbox import PROGRAM, provider
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def program(folder: Path, script: str) -> Path:
+def write_program(folder: Path, script: str) -> Path:
     file = folder / "opencode"
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(0o755)
@@ -43,7 +43,7 @@ async def test_without_a_key_the_remedy_is_a_login(home: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["key", "login", "provider"])
-async def test_a_key_a_login_or_a_provider_of_ones_own_will_do(
+async def test_a_key_a_login_or_a_configured_provider_is_enough(
     home: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     if way == "key":
@@ -53,26 +53,26 @@ async def test_a_key_a_login_or_a_provider_of_ones_own_will_do(
         (home / ".local/share/opencode/auth.json").write_text('{"anthropic": {"type": "api", "key": "x"}}')
     else:
         monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", '{"provider": {"mine": {"options": {"baseURL": "http://x"}}}}')
-    health = await provider(program(home, "echo 1.18.33")).check()
+    health = await provider(write_program(home, "echo 1.18.33")).check()
     assert (health.ok, health.version, health.remedy) == (True, "1.18.33", "")
 
 
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("script", "message"),
     [
         ("echo 0.9.4", "1.18 or newer"),
         ("echo broken >&2; exit 3", "broken"),
         ("exit 0", "failed"),
     ],
 )
-async def test_a_program_that_cannot_be_used_says_why(home: Path, script: str, words: str) -> None:
-    health = await provider(program(home, script)).check()
+async def test_the_check_reports_why_a_program_cannot_be_used(home: Path, script: str, message: str) -> None:
+    health = await provider(write_program(home, script)).check()
     assert not health.ok
-    assert words in health.remedy
+    assert message in health.remedy
 
 
-async def test_a_program_that_hangs_is_not_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_check_of_a_program_that_hangs_times_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("atomic.providers.opencode.health._LIMIT", 0.2)
-    health = await provider(program(home, "sleep 60")).check()
+    health = await provider(write_program(home, "sleep 60")).check()
     assert not health.ok
     assert "longer than 0.2 s" in health.remedy

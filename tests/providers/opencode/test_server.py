@@ -1,4 +1,4 @@
-"""One server for all sessions of a process: nobody else gets in, and it is gone with the last of them."""
+"""Test the server that all sessions of a process share: it is private and ends with the last one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import pytest
 from atomic.config import ProviderSettings, Settings
 from atomic.providers import AgentSession, EndReason, ProviderError, SessionOptions, ToolStarted, require_provider
 from atomic.testing.model_server import CallState, Drip
-from tests.providers.opencode.place import PROGRAM, bash, place, provider
+from tests.providers.opencode.sandbox import PROGRAM, bash, provider, sandbox
 from tests.providers.processes import appears, children, disappears, find, listening, with_home
 from tests.providers.turns import LIMIT, end, end_of, turn
 
 LOOPBACK = "0100007F"  # 127.0.0.1
-ALONE = """
+ATOMIC_PROCESS = """
 import asyncio, sys
 from atomic.config import ProviderSettings, Settings
 from atomic.providers import SessionOptions, require_provider
@@ -42,8 +42,8 @@ SCRIPTS = {
 }
 
 
-async def test_sessions_share_a_server_that_nobody_else_can_use_and_that_ends_with_the_last(tmp_path: Path) -> None:
-    async with place(tmp_path, SCRIPTS) as here:
+async def test_sessions_share_a_private_server_that_ends_with_the_last_one(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, SCRIPTS) as here:
         async with here.open() as first:
             [server] = with_home(here.home, "serve --hostname")
             [(address, port)] = listening(server)
@@ -63,28 +63,28 @@ async def test_sessions_share_a_server_that_nobody_else_can_use_and_that_ends_wi
         assert not with_home(here.home, "serve --hostname")
 
 
-async def test_nothing_remains_after_a_session(tmp_path: Path) -> None:
-    async with place(tmp_path, SCRIPTS) as here:
-        async with here.open() as session:  # what is loaded once does not count
+async def test_a_session_leaves_no_processes_files_threads_or_tasks(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, SCRIPTS) as here:
+        async with here.open() as session:  # loads everything that stays loaded
             await end(session, "@@say@@")
         gc.collect()
-        before = open_things()
+        before = open_resources()
         async with here.open() as session, here.open() as other:
-            await asyncio.gather(end(session, "@@say@@"), interrupted_in_a_tool(other))
+            await asyncio.gather(end(session, "@@say@@"), interrupt_in_a_tool(other))
             async for _ in session.send("@@slow@@"):
                 await session.interrupt()
         async with asyncio.timeout(LIMIT):
-            while open_things() != before:  # the model server's connections are still ending
+            while open_resources() != before:  # the model server's connections are still ending
                 gc.collect()
                 await asyncio.sleep(0.02)
         assert not find("sleeper-of-the-server")
 
 
-def open_things() -> tuple[int, int, int, list[int]]:
+def open_resources() -> tuple[int, int, int, list[int]]:
     return threading.active_count(), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), children()
 
 
-async def interrupted_in_a_tool(session: AgentSession) -> None:
+async def interrupt_in_a_tool(session: AgentSession) -> None:
     async with asyncio.timeout(LIMIT):
         async for event in session.send("@@tool@@"):
             if isinstance(event, ToolStarted):
@@ -92,9 +92,9 @@ async def interrupted_in_a_tool(session: AgentSession) -> None:
                 await session.interrupt()
 
 
-async def test_it_dies_with_atomic_also_by_kill_9_and_so_does_what_the_agent_runs(tmp_path: Path) -> None:
-    async with place(tmp_path, {"tool": [[bash("exec -a sleeper-of-atomic sleep 300")], "slept"]}) as here:
-        command = [sys.executable, "-c", ALONE, str(PROGRAM), str(here.work)]
+async def test_the_server_and_its_tools_die_with_atomic_even_after_sigkill(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, {"tool": [[bash("exec -a sleeper-of-atomic sleep 300")], "slept"]}) as here:
+        command = [sys.executable, "-c", ATOMIC_PROCESS, str(PROGRAM), str(here.work)]
         atomic = subprocess.Popen(command, env=here.env, stdout=subprocess.PIPE)
         try:
             await appears("sleeper-of-atomic")
@@ -107,10 +107,10 @@ async def test_it_dies_with_atomic_also_by_kill_9_and_so_does_what_the_agent_run
                 await asyncio.sleep(0.02)
 
 
-async def test_a_server_that_dies_ends_its_turns_and_their_tools_and_the_sessions_go_on_in_another(
+async def test_sessions_of_a_killed_server_continue_in_a_new_one(
     tmp_path: Path,
 ) -> None:
-    async with place(tmp_path, SCRIPTS) as here, here.open() as one, here.open() as two:
+    async with sandbox(tmp_path, SCRIPTS) as here, here.open() as one, here.open() as two:
         [server] = with_home(here.home, "serve --hostname")
         ids = one.id, two.id
         turns = [asyncio.create_task(turn(one, "@@tool@@")), asyncio.create_task(turn(two, "@@slow@@"))]
@@ -129,14 +129,14 @@ async def test_a_server_that_dies_ends_its_turns_and_their_tools_and_the_session
         assert other != server
 
 
-async def test_a_missing_folder_is_told_before_anything_starts(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_an_error_before_the_server_starts(tmp_path: Path) -> None:
     with pytest.raises(ProviderError, match="Folder not found"):
         async with provider(Path("/bin/false")).open(SessionOptions(cwd=tmp_path / "nowhere")):
             pass
 
 
 @pytest.mark.parametrize("id", ["../../x", "status", "ses_1/../ses_2", "ses_1?a=b", ""])
-async def test_an_id_that_is_no_sessions_never_becomes_an_address(tmp_path: Path, id: str) -> None:
+async def test_an_invalid_session_id_is_refused(tmp_path: Path, id: str) -> None:
     with pytest.raises(ProviderError, match="OpenCode has no session"):
         async with provider(Path("/bin/false")).open(SessionOptions(cwd=tmp_path, resume=id)):
             pass
@@ -152,9 +152,7 @@ time.sleep(600)
 """
 
 
-async def test_a_server_that_listens_and_never_answers_is_said_to_have_not_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_never_answers_fails_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "opencode"
     program.write_text(_MUTE.format(python=sys.executable))
     program.chmod(0o755)

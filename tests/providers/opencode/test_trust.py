@@ -1,4 +1,4 @@
-"""A stranger's project runs nothing of its own before it is trusted."""
+"""Test that an untrusted project runs none of its code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from atomic.providers import SessionOptions, UntrustedProjectError
 from atomic.providers.opencode.project_files import project_code
 from atomic.testing.model_server import Call
-from tests.providers.opencode.place import place, provider
+from tests.providers.opencode.sandbox import provider, sandbox
 from tests.providers.turns import LIMIT, end
 
 PLUGIN = ".opencode/plugin/x.js"
@@ -36,15 +36,15 @@ def repository(folder: Path, files: Mapping[str, str] | None = None) -> Path:
         ("opencode.json", '{"plugin": ["./x.js"]}'),
         ("opencode.jsonc", '{"plugins": ["some-package"], // only that\n}'),
         (".opencode/opencode.json", '{"plugin": ["../x.js"]}'),
-        ("opencode.json", '{"references": {"x": "somebody/something"}}'),
+        ("opencode.json", '{"references": {"x": "some/repository"}}'),
         ("opencode.json", '{"\\u0070lugin": ["./x.js"]}'),
         ("opencode.json", '{ // hidden \r "plugin": ["./x.js"]}'),
         ("opencode.json", '{"plugin": ["./x.js"], "plugin": []}'),
-        ("opencode.jsonc", "{ what is that"),
+        ("opencode.jsonc", "{ not JSON"),
     ],
 )
 @pytest.mark.parametrize("below", [".", "a/b"])
-async def test_code_that_opencode_would_run_is_found_and_nothing_is_started(
+async def test_a_project_with_code_that_opencode_would_run_is_refused(
     tmp_path: Path, name: str, text: str, below: str
 ) -> None:
     folder = repository(tmp_path / "repo", {name: text}) / below
@@ -70,7 +70,7 @@ def test_files_that_opencode_does_not_run_are_accepted(tmp_path: Path, name: str
     assert not list(project_code(repository(tmp_path / "repo", {name: text})))
 
 
-def test_the_repository_is_the_border(tmp_path: Path) -> None:
+def test_folders_outside_the_repository_are_not_searched(tmp_path: Path) -> None:
     outer = repository(tmp_path / "outer", {PLUGIN: "x", "file": "x"})
     inner = repository(outer / "inner" / "deep").parent
     assert not list(project_code(inner / "deep"))
@@ -93,7 +93,7 @@ def test_the_users_own_plugins_are_trusted(tmp_path: Path, monkeypatch: pytest.M
 
 
 def canaries(ran: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Files that leave a trace if they are run: those that OpenCode can be told to leave alone, and those it cannot."""
+    """Return files that leave a trace when run: avoidable ones, and ones that OpenCode always runs."""
 
     def script(name: str) -> str:
         write = f"fs.writeFileSync({json.dumps(str(ran / name))}, 'x')"
@@ -115,7 +115,7 @@ def canaries(ran: Path) -> tuple[dict[str, str], dict[str, str]]:
     }
     hidden = {"mcp": {"y": server("hidden-mcp")}}
     package = {"name": "x", "scripts": {"postinstall": f"touch {ran / 'postinstall'}"}}
-    obeyed = {
+    avoidable = {
         "opencode.json": json.dumps(config),
         ".opencode/opencode.jsonc": json.dumps(hidden),
         ".opencode/tool/x.ts": script("tool"),
@@ -130,33 +130,34 @@ def canaries(ran: Path) -> tuple[dict[str, str], dict[str, str]]:
         "node_modules/typescript/package.json": '{"name": "typescript", "version": "5.0.0", "main": "lib/tsserver.js"}',
         "node_modules/typescript/lib/tsserver.js": script("tsserver"),
     }
-    return obeyed, {PLUGIN: script("plugin")}
+    return avoidable, {PLUGIN: script("plugin")}
 
 
-# The user wants formatters and language servers: they would run what the stranger brought.
+# The user wants formatters and language servers, which would run programs of the project.
 USER = {"formatter": True, "lsp": True, "permission": {"*": "allow"}}
 
 
 @pytest.mark.ci
-async def test_nothing_of_a_strangers_project_runs_before_it_is_trusted(tmp_path: Path) -> None:
-    ran, work = tmp_path / "ran", tmp_path / "repo"
+async def test_nothing_of_an_untrusted_project_runs(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    work = tmp_path / "repo"
     ran.mkdir()
-    obeyed, stubborn = canaries(ran)
-    repository(work, obeyed)
+    avoidable, unavoidable = canaries(ran)
+    repository(work, avoidable)
     for name in ("biome", "prettier"):
         (work / "node_modules/.bin" / name).chmod(0o755)
     write = Call("write", {"filePath": str(work / "f.ts"), "content": "let a = 1\n"})
     edit = Call("edit", {"filePath": str(work / "f.ts"), "oldString": "1", "newString": "2"})
-    async with place(tmp_path, {"work": [[write], [edit], "done"]}, USER) as here:
+    async with sandbox(tmp_path, {"work": [[write], [edit], "done"]}, USER) as here:
         async with here.open(cwd=work) as session:
             assert (await end(session, "@@work@@")).text == "done"
         assert not list(ran.iterdir())
-        repository(work, stubborn)
+        repository(work, unavoidable)
         with pytest.raises(UntrustedProjectError):
             async with here.open(cwd=work):
                 pass
         assert not list(ran.iterdir())
-        # It would have been seen. (The user's settings win, and a language server that says nothing is waited for.)
+        # If trusted, the code runs. The language server is off: OpenCode waits for a silent one.
         content = {**json.loads(here.env["OPENCODE_CONFIG_CONTENT"]), "lsp": False}
         del content["formatter"]
         env = {"OPENCODE_CONFIG_CONTENT": json.dumps(content)}

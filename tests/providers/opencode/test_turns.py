@@ -1,4 +1,4 @@
-"""What only OpenCode does its own way, on the real program."""
+"""Test turns of the real program that are special to OpenCode."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from atomic.providers import (
     UsageReported,
 )
 from atomic.testing.model_server import Call, CallState, Drip, Fail, Script
-from tests.providers.opencode.place import Place, bash, place, task
+from tests.providers.opencode.sandbox import Sandbox, bash, sandbox, task
 from tests.providers.processes import appears, disappears
 from tests.providers.turns import LIMIT, all_of, end, end_of, text_of, turn
 from tests.timing import judge
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# What the user has set: questions that nobody will answer at night, and things that must not happen.
+# The user's configuration: permissions to ask for, which Atomic allows, and denials.
 USER = {
     "subagent_depth": 2,
     "permission": {"bash": {"*": "ask", "rm *": "deny"}, "edit": "ask", "webfetch": "deny", "websearch": "deny"},
@@ -51,8 +51,8 @@ SCRIPTS: dict[str, Script] = {
         [bash("rm ran.txt")],
         "tried",
     ],
-    "outer": [[task("middle", agent="lead")], "outer heard {{tool_result}}"],
-    "middle": [[task("inner")], "middle heard {{tool_result}}"],
+    "outer": [[task("middle", agent="lead")], "outer got {{tool_result}}"],
+    "middle": [[task("inner")], "middle got {{tool_result}}"],
     "inner": [[bash("rm ran.txt; echo no")], [bash("echo in")], "inner did {{tool_result}}"],
     "plan": [[Call("todowrite", {"todos": TODOS})], "planned"],
     "skill": [[Call("skill", {"name": "juggling"})], "can juggle"],
@@ -70,34 +70,35 @@ SCRIPTS: dict[str, Script] = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
+async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Sandbox]:
     folder = tmp_path_factory.mktemp("opencode")
     skill = folder / "home" / ".config" / "opencode" / "skill" / "juggling"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: juggling\ndescription: How to juggle\n---\nThrow, then catch.\n")
     (folder / ".env").write_text("SECRET=1\n")
-    found_nothing = folder / "rg"  # OpenCode would fetch ripgrep from the network to look into a skill's folder
-    found_nothing.write_text("#!/bin/sh\nexit 1\n")
-    found_nothing.chmod(0o755)
-    scripts = {name: _filled(script, folder) for name, script in SCRIPTS.items()}
-    async with place(folder, scripts, USER) as here:
+    # OpenCode would download ripgrep to search a skill's folder.
+    ripgrep = folder / "rg"
+    ripgrep.write_text("#!/bin/sh\nexit 1\n")
+    ripgrep.chmod(0o755)
+    scripts = {name: _fill_paths(script, folder) for name, script in SCRIPTS.items()}
+    async with sandbox(folder, scripts, USER) as here:
         here.env["PATH"] = f"{folder}:{here.env['PATH']}"
-        async with here.open():  # the server stays: starting it is slow
+        async with here.open():  # keep the server: starting it is slow
             yield here
 
 
-def _filled(script: Script, folder: Path) -> Script:
+def _fill_paths(script: Script, folder: Path) -> Script:
     """Put paths into the calls of a script."""
     if isinstance(script, Call) and isinstance(script.tool, str):
         path = str(script.input.get("filePath", ""))
         path = path.replace("{outside}", str(folder / "outside.txt")).replace("{env}", str(folder / ".env"))
         return Call(script.tool, {**script.input, **({"filePath": path} if path else {})})
     if isinstance(script, list):
-        return [_filled(part, folder) for part in script]  # pyright: ignore[reportReturnType]  # a turn is one too
+        return [_fill_paths(part, folder) for part in script]  # pyright: ignore[reportReturnType]  # a turn is one too
     return script
 
 
-async def test_ask_rules_allow_and_deny_rules_deny(here: Place) -> None:
+async def test_ask_rules_allow_and_deny_rules_deny(here: Sandbox) -> None:
     async with here.open() as session:
         events = await turn(session, "@@rules@@")
     ended = all_of(ToolEnded, events)
@@ -108,7 +109,7 @@ async def test_ask_rules_allow_and_deny_rules_deny(here: Place) -> None:
     assert not {"webfetch", "websearch"} & set(here.server.calls[-1].tools)
 
 
-async def test_sub_agents_of_sub_agents_keep_the_users_rules(here: Place) -> None:
+async def test_sub_agents_of_sub_agents_keep_the_users_rules(here: Sandbox) -> None:
     (here.work / "ran.txt").write_text("ran\n")
     async with here.open() as session:
         events = await turn(session, "@@outer@@")
@@ -121,10 +122,10 @@ async def test_sub_agents_of_sub_agents_keep_the_users_rules(here: Place) -> Non
     assert (here.work / "ran.txt").exists()
     assert {event.agent for event in all_of(UsageReported, events)} == {None, outer.id, inner.id}
     assert end_of(events).usage.output == 20 * 7
-    assert end_of(events).text.startswith("outer heard")
+    assert end_of(events).text.startswith("outer got")
 
 
-async def test_a_plan_a_skill_and_the_output_of_a_tool_are_told(here: Place) -> None:
+async def test_plans_skills_and_the_output_of_tools_are_reported(here: Sandbox) -> None:
     async with here.open() as session:
         [plan] = all_of(PlanChanged, await turn(session, "@@plan@@"))
         assert [(item.text, item.status) for item in plan.items] == [("one", "in_progress")]
@@ -135,35 +136,35 @@ async def test_a_plan_a_skill_and_the_output_of_a_tool_are_told(here: Place) -> 
         assert [event.text for event in all_of(ToolOutput, events)] == ["one\n", "two\n"]
 
 
-async def test_a_limit_that_passes_soon_is_told_and_waited_for(here: Place) -> None:
+async def test_a_short_limit_is_reported_and_awaited(here: Sandbox) -> None:
     async with here.open() as session:
         events = await turn(session, "@@limit@@")
     assert [limit.message for limit in all_of(LimitReached, events)] == ["too many requests"]
     assert (end_of(events).reason, end_of(events).text) == (EndReason.DONE, "back again")
 
 
-async def test_a_person_who_is_not_there_ends_the_turn_and_not_the_session(here: Place) -> None:
-    async def nobody(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
-        raise LookupError("nobody is at the desk")
+async def test_an_unanswerable_question_ends_the_turn_but_not_the_session(here: Sandbox) -> None:
+    async def fail(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
+        raise LookupError("the user is away")
 
-    async with here.open(ask=nobody) as session:
+    async with here.open(ask=fail) as session:
         ended = await end(session, "@@ask@@")
         assert ended.reason is EndReason.ERROR
-        assert "nobody is at the desk" in (ended.error or "")
+        assert "the user is away" in (ended.error or "")
         assert (await end(session, "@@say@@")).text == "hello"
 
 
-async def test_a_model_that_does_not_exist_is_told_at_once(here: Place) -> None:
+async def test_an_unknown_model_is_an_error_at_once(here: Sandbox) -> None:
     with pytest.raises(ProviderError, match='did you mean "scripted/scripted-2"'):
         async with here.open(model="scripted/scripted2"):
             pass
     async with here.open() as session:
         with pytest.raises(ProviderError, match="no model"):
-            await session.set_model("scripted/unheard-of")
+            await session.set_model("scripted/unknown")
         assert (await end(session, "@@say@@")).text == "hello"
 
 
-async def test_restrictions_hold_for_sub_agents_and_not_for_whoever_takes_the_session_up_again(here: Place) -> None:
+async def test_denied_tools_apply_to_sub_agents_but_not_to_the_resumed_session(here: Sandbox) -> None:
     async with here.open(denied_tools=["bash", "grep"]) as session:
         await end(session, "@@delegate@@")
     offered = [set(call.tools) for call in here.server.calls if call.script in ("delegate", "part")]
@@ -174,10 +175,10 @@ async def test_restrictions_hold_for_sub_agents_and_not_for_whoever_takes_the_se
     assert {"bash", "grep"} <= set(here.server.calls[-1].tools)
 
 
-async def test_a_summary_is_made_with_the_focus_that_was_asked_for(here: Place) -> None:
+async def test_a_compaction_uses_the_requested_focus(here: Sandbox) -> None:
     async with here.open() as session:
-        await session.compact()  # there is nothing yet
-        await end(session, "@@say@@ " + "a long story " * 50)
+        await session.compact()  # the conversation is empty
+        await end(session, "@@say@@ " + "a long text " * 50)
         before = await session.context()
         await session.compact("the colour of the horse")
         assert "the colour of the horse" in str(here.server.calls[-1].body)
@@ -186,7 +187,7 @@ async def test_a_summary_is_made_with_the_focus_that_was_asked_for(here: Place) 
         assert (await end(session, "@@say@@ again")).text == "hello"
 
 
-async def test_an_interrupt_works_at_any_moment_and_the_next_turn_is_not_disturbed(here: Place) -> None:
+async def test_an_interrupt_works_at_any_moment_and_the_next_turn_works(here: Sandbox) -> None:
     async with here.open() as session:
         for delay in (0, 0.001, 0.01, 0.03, 0.06, 0.1, 0.2):
             reading = asyncio.create_task(turn(session, "@@slow@@"))
@@ -200,7 +201,7 @@ async def test_an_interrupt_works_at_any_moment_and_the_next_turn_is_not_disturb
             await asyncio.sleep(0.02)
 
 
-async def test_who_is_interrupted_does_not_disturb_the_others(here: Place) -> None:
+async def test_an_interrupt_does_not_affect_other_sessions(here: Sandbox) -> None:
     async with here.open() as one, here.open() as other:
         events: list[AgentEvent] = []
         reading = asyncio.create_task(turn(one, "@@tool@@"))
@@ -217,7 +218,7 @@ async def test_who_is_interrupted_does_not_disturb_the_others(here: Place) -> No
 
 
 @pytest.mark.timed
-async def test_a_tool_that_ignores_the_end_is_ended_all_the_same(here: Place) -> None:
+async def test_an_interrupt_kills_a_tool_that_ignores_sigterm(here: Sandbox) -> None:
     async with here.open() as session:
         reading = asyncio.create_task(turn(session, "@@stubborn@@"))
         await appears("stubborn-sleeper")
@@ -228,7 +229,7 @@ async def test_a_tool_that_ignores_the_end_is_ended_all_the_same(here: Place) ->
         await disappears("stubborn-sleeper")
 
 
-async def test_sub_agents_may_have_long_prompts_that_speak_of_anything(here: Place) -> None:
+async def test_sub_agents_may_have_long_prompts_with_references(here: Sandbox) -> None:
     words = "Never print {env:HOME}. " + "Work well. " * 20_000
     writer = AgentSpec(name="writer", description="Writes {file:/nowhere}.", prompt=words, tools=["read"])
     async with here.open(agents=[writer]) as session:
@@ -239,7 +240,7 @@ async def test_sub_agents_may_have_long_prompts_that_speak_of_anything(here: Pla
     assert not {"bash", "edit", "write"} & set(call.tools)
 
 
-async def test_the_end_of_a_turn_has_the_text_of_the_last_message_only(here: Place) -> None:
+async def test_the_end_of_a_turn_has_the_text_of_the_last_message_only(here: Sandbox) -> None:
     async with here.open() as session:
         ended = await end(session, "@@output@@")
     assert ended == TurnEnded(EndReason.DONE, "done", ended.usage)

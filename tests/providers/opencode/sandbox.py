@@ -1,4 +1,4 @@
-"""Where OpenCode is tried: a home folder of its own, a work folder, a scripted model; and ways to look at a turn."""
+"""Run OpenCode with a home folder of its own, a work folder and a scripted model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def provider(program: Path = PROGRAM, *, liveness: float | None = None) -> Openc
     return found
 
 
-def imitation(folder: Path, module: str) -> Path:
+def write_program(folder: Path, module: str) -> Path:
     """Write a program that runs a module of these tests."""
     program = folder / "opencode"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name(module)}" "$@"\n')
@@ -35,12 +35,13 @@ def imitation(folder: Path, module: str) -> Path:
     return program
 
 
-class Place:
-    """A home folder and a work folder, and a model that says what is scripted."""
+class Sandbox:
+    """A home folder, a work folder and a scripted model."""
 
     def __init__(self, server: ModelServer, folder: Path, user: Mapping[str, Any]) -> None:
         self.server = server
-        self.home, self.work = folder / "home", folder / "wörk 日本 مرحبا"
+        self.home = folder / "home"
+        self.work = folder / "wörk 日本 مرحبا"
         self.home.mkdir(exist_ok=True)
         self.work.mkdir(exist_ok=True)
         self.env = opencode_env(server, self.home)
@@ -58,12 +59,12 @@ class Place:
 
 
 @asynccontextmanager
-async def place(
+async def sandbox(
     folder: Path, scripts: Mapping[str, Script], user: Mapping[str, Any] | None = None
-) -> AsyncGenerator[Place]:
-    """`user`: what the user has set, in addition to the model's address."""
+) -> AsyncGenerator[Sandbox]:
+    """Start a scripted model; `user` is the user's configuration besides its address."""
     async with ModelServer(scripts) as server:
-        yield Place(server, folder, user or {})
+        yield Sandbox(server, folder, user or {})
     assert not server.other
 
 
@@ -72,5 +73,5 @@ def bash(command: str) -> Call:
 
 
 def task(script: str, *, agent: str = "general") -> Call:
-    """Return a sub-agent that plays a script."""
+    """Return a call that starts a sub-agent with its own script."""
     return Call("task", {"description": script, "prompt": f"@@{script}@@ go", "subagent_type": agent})

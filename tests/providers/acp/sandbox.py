@@ -12,18 +12,20 @@ from typing import Any
 from atomic.config import AcpSettings, Settings
 from atomic.providers import AgentEvent, AgentSession, SessionOptions, require_provider
 from atomic.testing.model_server import ModelServer, Script, copilot_env, opencode_env
-from tests.providers.conformance.playing import CACHE
+from tests.providers.conformance.suite import CACHE
 from tests.providers.turns import turn
 
 PUPPET = Path(__file__).with_name("puppet.py")
 
 
-class Stage:
+class Sandbox:
     """A home folder, a work folder and a scripted model."""
 
     def __init__(self, agent: str, server: ModelServer, folder: Path) -> None:
-        self.agent, self.server = agent, server
-        self.home, self.work = folder / "home", folder / "wörk 日本 مرحبا"
+        self.agent = agent
+        self.server = server
+        self.home = folder / "home"
+        self.work = folder / "wörk 日本 مرحبا"
         self.home.mkdir()
         self.work.mkdir()
         if agent == "acp:copilot":
@@ -37,20 +39,20 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(agent: str, folder: Path, scripts: Mapping[str, Script]) -> AsyncGenerator[Stage]:
+async def sandbox(agent: str, folder: Path, scripts: Mapping[str, Script]) -> AsyncGenerator[Sandbox]:
     async with ModelServer(scripts) as server:
-        yield Stage(agent, server, folder)
+        yield Sandbox(agent, server, folder)
 
 
 def puppet_settings(*flags: str, **more: Any) -> Settings:
     return Settings(acp={"puppet": AcpSettings([sys.executable, str(PUPPET), *flags])}, **more)
 
 
-def puppet(folder: Path, *flags: str, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
+def open_puppet(folder: Path, *flags: str, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
     provider = require_provider("acp:puppet", puppet_settings(*flags))
     return provider.open(SessionOptions(cwd=folder, **options))
 
 
-async def steps(session: AgentSession, *given: Mapping[str, Any]) -> list[AgentEvent]:
+async def run_steps(session: AgentSession, *given: Mapping[str, Any]) -> list[AgentEvent]:
     """Run a turn with these steps of the puppet."""
     return await turn(session, json.dumps(given))

@@ -15,7 +15,7 @@ from atomic.providers import SessionOptions, UntrustedProjectError, require_prov
 from atomic.providers.acp.agents import find_agent
 from atomic.providers.acp.environment import environment
 from atomic.testing.model_server import Call, Script
-from tests.providers.acp.stage import PUPPET, puppet_settings, stage
+from tests.providers.acp.sandbox import PUPPET, puppet_settings, sandbox
 from tests.providers.turns import end_of, turn
 from tests.support.repositories import git
 
@@ -35,43 +35,44 @@ def hooks(canary: Path) -> dict[str, Any]:
     return {"version": 1, "hooks": {"sessionStart": [{"type": "command", "bash": f"touch '{canary}'"}]}}
 
 
-async def test_copilot_is_not_started_where_its_hooks_would_run(tmp_path: Path) -> None:
+async def test_copilot_does_not_start_in_an_untrusted_project_with_hooks(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
-    async with stage("acp:copilot", tmp_path, {"hi": "Hello."}) as place:
-        subprocess.run(["git", "init", "-q", place.work], check=True)
-        put(place.work, {".github/hooks/x.json": hooks(canary), "sub/a.txt": ""})
+    async with sandbox("acp:copilot", tmp_path, {"hi": "Hello."}) as here:
+        subprocess.run(["git", "init", "-q", here.work], check=True)
+        put(here.work, {".github/hooks/x.json": hooks(canary), "sub/a.txt": ""})
         with pytest.raises(UntrustedProjectError) as refusal:
-            async with place.open(cwd=place.work / "sub"):
+            async with here.open(cwd=here.work / "sub"):
                 pass
         assert refusal.value.items == ("../.github/hooks/x.json",)
         assert not canary.exists()
-        # The canary is one: in a project that is trusted the hook runs.
-        async with place.open(trusted=True) as session:
+        # The hook does run in a trusted project.
+        async with here.open(trusted=True) as session:
             assert end_of(await turn(session, "@@hi@@ go")).text == "Hello."
     assert canary.exists()
 
 
-async def test_copilot_runs_nothing_of_a_project_that_it_is_let_into(tmp_path: Path) -> None:
-    """COPILOT_ALLOW_ALL=true in the user's environment would trust the folder; here it lets tools run, no more."""
+async def test_copilot_runs_no_code_of_an_untrusted_project(tmp_path: Path) -> None:
+    """With COPILOT_ALLOW_ALL=true Copilot would trust the folder; here it only allows tools."""
     canaries = {name: tmp_path / f"canary-{name}" for name in ("vscode", "copilot", "agent")}
     scripts: dict[str, Script] = {"go": [Call("bash", {"command": "true", "description": "x"}), "Done."]}
-    async with stage("acp:copilot", tmp_path, scripts) as place:
-        subprocess.run(["git", "init", "-q", place.work], check=True)
+    async with sandbox("acp:copilot", tmp_path, scripts) as here:
+        subprocess.run(["git", "init", "-q", here.work], check=True)
         put(
-            place.work,
+            here.work,
             {
                 ".vscode/mcp.json": {"servers": mcp(canaries["vscode"])["mcpServers"]},
                 ".copilot/mcp-config.json": mcp(canaries["copilot"]),
                 ".github/agents/plain.agent.md": "---\nname: plain\ndescription: plain\n---\nYou are plain.\n",
             },
         )
-        async with place.open(env={"COPILOT_ALLOW_ALL": "true"}) as session:
+        async with here.open(env={"COPILOT_ALLOW_ALL": "true"}) as session:
             assert end_of(await turn(session, "@@go@@ go")).text == "Done."
     assert not [name for name, canary in canaries.items() if canary.exists()]
 
 
-def test_the_variable_that_makes_copilot_trust_a_folder_is_changed(tmp_path: Path) -> None:
-    agent, settings = find_agent("copilot", Settings()), Settings()
+def test_the_variable_that_makes_copilot_trust_a_folder_is_replaced(tmp_path: Path) -> None:
+    settings = Settings()
+    agent = find_agent("copilot", settings)
     given = {"COPILOT_ALLOW_ALL": "true"}
     assert environment(agent, settings, SessionOptions(env=given), tmp_path)["COPILOT_ALLOW_ALL"] == "1"
     trusted = environment(agent, settings, SessionOptions(env=given, trusted=True), tmp_path)
@@ -81,35 +82,35 @@ def test_the_variable_that_makes_copilot_trust_a_folder_is_changed(tmp_path: Pat
 PLUGIN = 'import fs from "fs"; fs.writeFileSync("{canary}", "x"); export const P = async () => ({{}});\n'
 
 
-async def test_opencode_is_not_started_where_its_plugins_would_run(tmp_path: Path) -> None:
+async def test_opencode_does_not_start_in_an_untrusted_project_with_plugins(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     plugin = PLUGIN.format(canary=canary)
-    async with stage("acp:opencode", tmp_path, {"hi": "Hello."}) as place:
-        put(place.work, {".opencode/plugin/x.js": plugin, "named.js": plugin})
-        put(place.work, {"opencode.jsonc": {"plugin": [f"file://{place.work / 'named.js'}"]}})
+    async with sandbox("acp:opencode", tmp_path, {"hi": "Hello."}) as here:
+        put(here.work, {".opencode/plugin/x.js": plugin, "named.js": plugin})
+        put(here.work, {"opencode.jsonc": {"plugin": [f"file://{here.work / 'named.js'}"]}})
         with pytest.raises(UntrustedProjectError) as refusal:
-            async with place.open():
+            async with here.open():
                 pass
         assert set(refusal.value.items) == {".opencode/plugin/x.js", "opencode.jsonc"}
         assert not canary.exists()
 
 
 @pytest.mark.ci
-async def test_opencode_runs_nothing_of_a_project_that_it_is_let_into(tmp_path: Path) -> None:
+async def test_opencode_runs_no_code_of_an_untrusted_project(tmp_path: Path) -> None:
     names = ("mcp", "lsp", "formatter", "tool")
     canaries = {name: tmp_path / f"canary-{name}" for name in names}
     touch = {name: ["touch", str(canary)] for name, canary in canaries.items()}
     file = tmp_path / "wörk 日本 مرحبا" / "a.py"
     scripts: dict[str, Script] = {"go": [Call("write", {"filePath": str(file), "content": "x = 1\n"}), "Done."]}
     tool = PLUGIN.format(canary=canaries["tool"]) + 'export default {description: "d", args: {}, async execute() {}};\n'
-    async with stage("acp:opencode", tmp_path, scripts) as place:
+    async with sandbox("acp:opencode", tmp_path, scripts) as here:
         config = {
             "mcp": {"x": {"type": "local", "command": touch["mcp"], "enabled": True}},
             "lsp": {"x": {"command": touch["lsp"], "extensions": [".py"]}},
             "formatter": {"x": {"command": touch["formatter"], "extensions": [".py"]}},
         }
-        put(place.work, {"opencode.json": config, ".opencode/opencode.json": config, ".opencode/tool/t.js": tool})
-        async with place.open() as session:
+        put(here.work, {"opencode.json": config, ".opencode/opencode.json": config, ".opencode/tool/t.js": tool})
+        async with here.open() as session:
             assert end_of(await turn(session, "@@go@@ go")).text == "Done."
     assert file.exists()
     assert not [name for name, canary in canaries.items() if canary.exists()]
@@ -126,7 +127,7 @@ async def test_opencode_runs_nothing_of_a_project_that_it_is_let_into(tmp_path: 
         ("puppet", {".codex/config.toml": "x", ".gemini/.env": "x"}, [".codex/config.toml", ".gemini/.env"]),
     ],
 )
-async def test_project_code_is_listed(
+async def test_the_refusal_lists_the_files_that_would_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str, files: dict[str, Any], found: list[str]
 ) -> None:
     programs = tmp_path / "bin"

@@ -1,4 +1,4 @@
-"""Where Copilot is tried: a home folder of its own, a work folder, a scripted model; and ways to look at a turn."""
+"""Run Copilot with a home folder of its own, a work folder and a scripted model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def settings(program: Path = PROGRAM, *, args: Sequence[str] = (), env: Mapping[
     return Settings(providers={"copilot": ProviderSettings(path=str(program), args=args, env=env or {})})
 
 
-class Place:
-    """A home folder and a work folder, and a model that says what is scripted."""
+class Sandbox:
+    """A home folder, a work folder and a scripted model."""
 
     def __init__(self, server: ModelServer, folder: Path, protocol: Protocol) -> None:
         self.server = server
-        self.home, self.work = folder / "home", folder / "wörk 日本 مرحبا"
+        self.home = folder / "home"
+        self.work = folder / "wörk 日本 مرحبا"
         self.env = copilot_env(server, self.home, protocol=protocol, cache=CACHE)
         self.copilot_home = self.home / ".copilot"
         self.copilot_home.mkdir(parents=True, exist_ok=True)
@@ -36,23 +37,23 @@ class Place:
         options = {"cwd": self.work, **options, "env": {**self.env, **options.get("env", {})}}
         return require_provider("copilot", using or settings()).open(SessionOptions(**options))
 
-    def user_setting(self, **values: Any) -> None:
+    def write_user_settings(self, **values: Any) -> None:
         (self.copilot_home / "settings.json").write_text(json.dumps(values))
 
 
 @asynccontextmanager
-async def place(
+async def sandbox(
     folder: Path, scripts: Mapping[str, Script], *, protocol: Protocol = Protocol.OPENAI_CHAT
-) -> AsyncGenerator[Place]:
+) -> AsyncGenerator[Sandbox]:
     async with ModelServer(scripts) as server:
-        yield Place(server, folder, protocol)
+        yield Sandbox(server, folder, protocol)
     assert not server.other
 
 
 @asynccontextmanager
-async def furnished(folder: Path, scripts: Mapping[str, Script]) -> AsyncGenerator[Place]:
-    """A place for many tests: the program stays, because starting it is slow."""
-    async with place(folder, scripts) as here, here.open():
+async def shared_sandbox(folder: Path, scripts: Mapping[str, Script]) -> AsyncGenerator[Sandbox]:
+    """Keep the program running for many tests, because starting it is slow."""
+    async with sandbox(folder, scripts) as here, here.open():
         yield here
 
 
@@ -61,6 +62,6 @@ def bash(command: str, **more: Any) -> Call:
 
 
 def task(script: str, *, agent: str = "general-purpose", mode: str = "sync") -> Call:
-    """Return a sub-agent that plays a script."""
+    """Return a call that starts a sub-agent with its own script."""
     given = {"name": script, "description": script, "prompt": f"@@{script}@@ go", "agent_type": agent, "mode": mode}
     return Call("task", given)

@@ -1,4 +1,4 @@
-"""Where Claude Code is tried: a home folder of its own, a work folder, a scripted model; and ways to look at a turn."""
+"""Run Claude Code with a home folder of its own, a work folder and a scripted model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from atomic.providers import AgentSession, SessionOptions, require_provider
 from atomic.testing.model_server import Call, ModelServer, Script, claude_env
 
 
-class Place:
-    """A home folder and a work folder, and a model that says what is scripted."""
+class Sandbox:
+    """A home folder, a work folder and a scripted model."""
 
     def __init__(self, server: ModelServer, folder: Path, retries: int) -> None:
         self.server = server
-        self.home, self.work = folder / "home", folder / "wörk 日本 مرحبا"
+        self.home = folder / "home"
+        self.work = folder / "wörk 日本 مرحبا"
         self.env = claude_env(server, self.home, retries=retries)
         self.home.mkdir(exist_ok=True)
         self.work.mkdir(exist_ok=True)
@@ -33,9 +34,9 @@ class Place:
 
 
 @asynccontextmanager
-async def place(folder: Path, scripts: Mapping[str, Script], *, retries: int = 0) -> AsyncGenerator[Place]:
+async def sandbox(folder: Path, scripts: Mapping[str, Script], *, retries: int = 0) -> AsyncGenerator[Sandbox]:
     async with ModelServer(scripts) as server:
-        yield Place(server, folder, retries)
+        yield Sandbox(server, folder, retries)
 
 
 def bash(command: str, **more: Any) -> Call:
@@ -43,11 +44,11 @@ def bash(command: str, **more: Any) -> Call:
 
 
 def agent(script: str, **more: Any) -> Call:
-    """Return a sub-agent that plays a script."""
+    """Return a call that starts a sub-agent with its own script."""
     given = {"description": script, "prompt": f"@@{script}@@ go", "subagent_type": "general-purpose", **more}
     return Call(("Agent", "Task"), given)
 
 
-def waits(seconds: int) -> str:
-    """Return a command that waits; Claude Code refuses a plain `sleep`."""
+def sleep_command(seconds: int) -> str:
+    """Return a command that sleeps; Claude Code refuses a plain `sleep`."""
     return f"python3 -c 'import time; time.sleep({seconds})'"
