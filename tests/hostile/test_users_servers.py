@@ -20,7 +20,7 @@ from atomic.wiring import Project
 from tests.cli.files import write
 from tests.hostile.repositories import PROJECTS, HostileProject
 from tests.hostile.visit import Visit
-from tests.providers.test_mcp_switching import Place, place
+from tests.providers.test_mcp_switching import Sandbox, sandbox
 from tests.providers.turns import end_of, turn
 
 FULL = ("opencode", "copilot", "acp:opencode", "acp:copilot")  # slow to start
@@ -66,9 +66,9 @@ async def test_atomic_starts_the_users_package_and_not_the_projects(tmp_path: Pa
 
 
 @asynccontextmanager
-async def session_place(agent: str, folder: Path) -> AsyncGenerator[Place]:
+async def session_sandbox(agent: str, folder: Path) -> AsyncGenerator[Sandbox]:
     script: Script = [[AGENTS[agent].words.mcp("mine", "add", {"a": 40, "b": 2})], "Sum: {{tool_result}}"]
-    async with place(agent, folder, {"use": script}) as here:
+    async with sandbox(agent, folder, {"use": script}) as here:
         yield here
 
 
@@ -76,9 +76,9 @@ async def session_place(agent: str, folder: Path) -> AsyncGenerator[Place]:
 async def test_an_agents_own_server_is_the_users_and_not_the_projects(
     agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with session_place(agent, tmp_path) as here:
+    async with session_sandbox(agent, tmp_path) as here:
         PROJECTS["modules_of_the_users_servers"](HostileProject(here.work, tmp_path / "canary"))
-        here.has_of_its_own(mine=BY_MODULE)
+        here.configure_servers(mine=BY_MODULE)
         for name in ("CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "COPILOT_HOME", "HOME"):
             monkeypatch.delenv(name, raising=False)
         for name, value in {**here.env, "HOME": str(here.home), **users_module(here.home)}.items():
