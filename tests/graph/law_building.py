@@ -1,4 +1,4 @@
-"""A plan as a graph of the public API; its nodes tell an outside list that they ran, and what they saw."""
+"""Build a plan as a graph of the public API; its nodes report what they saw."""
 
 from __future__ import annotations
 
@@ -44,24 +44,26 @@ Builder = GraphBuilder[LawState]
 
 
 class TroubleError(Exception):
-    """What a test does to a node from outside."""
+    """A failure that the test injects into a node."""
 
 
 class Outside:
-    """The world outside of the engine: lists that only the nodes write, and the trouble that they run into."""
+    """The world outside of the engine: reports of the nodes, and injected trouble."""
 
     def __init__(
         self, pauses: int = 0, *, threads: bool = True, flaky: bool = False, asks: bool = False, skips: bool = False
     ) -> None:
         self.seen: list[tuple[str, int]] = []
-        self.step_ids: list[str] = []  # of plain nodes, which know theirs
+        self.step_ids: list[str] = []  # of plain nodes
         self.attempts: dict[str, list[int]] = {}
-        self.fails_in = -1  # so many executions from now one fails
-        self.luck = 0  # changes who goes first
-        self._pauses = pauses  # how often a node lets others go first, at most
+        self.fails_in = -1  # executions until one fails; -1: none
+        self.luck = 0  # changes the order of nodes
+        self._pauses = pauses  # how often a node yields to others, at most
         self._asks = asks
-        self.skips = skips  # plain nodes fail, and what they would have done is the answer of on_error
-        self.threads = threads  # without them nothing of a cancelled run is still at work
+        # Plain nodes fail, and on_error answers with the update they would have returned.
+        self.skips = skips
+        # Without threads, nothing of a cancelled run is still running.
+        self.threads = threads
         self._failures: dict[str, int] = {}
         self.retry = Retry(0, jitter=False) if flaky else None
 
@@ -70,7 +72,7 @@ class Outside:
         self.step_ids.clear()
 
     async def enter(self, work: Work, ctx: NodeContext[LawState]) -> None:
-        """Before a plain node works: it may have to ask, and it may fail a few times."""
+        """Ask and fail before a plain node works, as the test demands."""
         self.attempts.setdefault(ctx.step_id, []).append(ctx.attempt)
         if self._asks and digest(work.id) % 2:
             assert await ctx.ask(Question("go on?")) == "yes"
@@ -79,7 +81,7 @@ class Outside:
             raise TroubleError
 
     def did(self, work_id: str, seen: int) -> None:
-        """A node works now, unless this is the one that fails."""
+        """Record that a node works, or fail if it is the chosen one."""
         self.fails_in -= 1
         if self.fails_in == 0:
             raise TroubleError

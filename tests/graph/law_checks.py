@@ -17,7 +17,7 @@ RUN = "run 1:é/#2|@[3]"
 
 
 class Expected(Protocol):
-    """What must come of a run."""
+    """The expected outcome of a run."""
 
     @property
     def values(self) -> dict[str, Any]: ...
@@ -39,11 +39,11 @@ def assert_ended_as(expected: Expected, result: RunResult[LawState]) -> None:
     assert digest_of(result.state) == digest(expected.values), (values_of(result.state), expected.values)
 
 
-def in_scopes(ran: Iterable[Ran], told: Iterable[tuple[str, int]]) -> dict[str, list[tuple[str, int]]]:
+def in_scopes(ran: Iterable[Ran], reported: Iterable[tuple[str, int]]) -> dict[str, list[tuple[str, int]]]:
     """Return the reported steps by the scope in which they ran, in order."""
     scope_of = {step.node_id: step.scope for step in ran}
     scopes: dict[str, list[tuple[str, int]]] = {}
-    for node_id, state in told:
+    for node_id, state in reported:
         scopes.setdefault(scope_of[node_id], []).append((node_id, state))
     return scopes
 
@@ -51,7 +51,7 @@ def in_scopes(ran: Iterable[Ran], told: Iterable[tuple[str, int]]) -> dict[str, 
 async def check_every_cut(
     graph: CompiledGraph[LawState], outside: Outside, expected: Expected, *, snapshots: bool
 ) -> None:
-    """Kill behind each row, resume, kill again, resume again."""
+    """Kill after each row, resume, kill again and resume again."""
     whole = KeptJournal()
     assert_ended_as(expected, await graph.run(journal=whole, execution_id=RUN))
     for place in range(len(whole.rows(RUN)) + 1):
@@ -66,16 +66,16 @@ async def check_resumed_stream(graph: CompiledGraph[LawState], journal: Journal,
     """Check that the stream has every step that ran, once, and none that was recorded before."""
     before = {record.step_id for record in finished(journal.records(RUN))}
     steps = [step async for step in graph.resume_stream(journal, RUN) if step.status is RunStatus.COMPLETED]
-    told = Counter(step.step_id for step in steps if not loses(step.node_id))
+    reported = Counter(step.step_id for step in steps if not loses(step.node_id))
     recorded = [record for record in finished(journal.records(RUN)) if record.step_id not in before]
-    assert told == Counter(record.step_id for record in recorded if not loses(record.node_id))
+    assert reported == Counter(record.step_id for record in recorded if not loses(record.node_id))
     assert digest_of(graph.load(journal, RUN)) == digest(expected.values)
 
 
 async def check_resume(
     graph: CompiledGraph[LawState], outside: Outside, journal: Journal, expected: Expected, run: str = RUN
 ) -> None:
-    """The same end, nothing recorded runs again, everything else runs once."""
+    """Check the final state, that no recorded step ran again, and all others ran once."""
     recorded = finished(journal.records(run))
     outside.clear()
     assert_ended_as(expected, await graph.resume(journal, run))
@@ -92,7 +92,7 @@ async def check_resume(
 
 
 def loses(node_id: str) -> bool:
-    """Whether a step belongs to a branch that cannot win: how far that comes is left to chance."""
+    """Return whether a step is in a branch that cannot win; its progress is random."""
     return base_id(node_id).startswith("l")
 
 

@@ -1,7 +1,8 @@
-"""Graphs made of edges: branches that part and meet, ways that depend on the state, cycles.
+"""Graphs made of edges: branches that split and join, conditional edges, cycles.
 
-Two models say what must come of them. `wired` lays a plan out as edges, so that the plain interpreter tells. `Net`
-is any acyclic net of edges: a node runs once if a way that was taken leads to it, behind all that lead to it.
+Two models predict their outcome. `wired` lays a plan out as edges, so that the plain
+interpreter applies. `Net` is any acyclic net of edges: a node runs once if a taken edge
+leads to it, after all nodes that lead to it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tests.graph.law_reference import Ran
 MOST_ITERATIONS = 3
 
 
-# a plan as edges ---------------------------------------------------------------------------------------------
+# A plan as edges
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Every:
 
 
 class EdgeDrawing(Drawing):
-    """Draws plans that edges can express: a step stands before and behind whatever parts or repeats."""
+    """Draws plans that edges can express: a step before and after each split or repeat."""
 
     def plan(self, where: Where, *, least: int = 1) -> Plan:
         if least == 0 and self._draw(st.booleans()):
@@ -102,7 +103,8 @@ def wired(plan: Plan, outside: Outside, limit: int = 4) -> CompiledGraph[LawStat
     )
 
 
-Leads = list[tuple[str, Callable[[Any], bool] | None]]  # from which nodes a way leads to the next one
+# The nodes from which an edge leads to the next one, with its condition.
+Leads = list[tuple[str, Callable[[Any], bool] | None]]
 
 
 class Wiring:
@@ -113,7 +115,7 @@ class Wiring:
         self._open: Leads = []
 
     def plan(self, plan: Plan, leads: Leads) -> str:
-        """Lay out a plan behind the open ends; answer its first node."""
+        """Lay out a plan after the open ends; return its first node."""
         self._open = leads
         first = ""
         for part in plan:
@@ -161,7 +163,7 @@ class Wiring:
         return ""
 
 
-# a net -------------------------------------------------------------------------------------------------------
+# A net
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Net:
-    """`jumps` are the nodes that choose their way by themselves, with goto."""
+    """Nodes and edges; `jumps` are the nodes that choose their successors with goto."""
 
     size: int
     ways: tuple[Way, ...]
@@ -184,7 +186,7 @@ class Net:
 
 @st.composite
 def nets(draw: st.DrawFn, conditional: bool = True) -> Net:
-    """Every node but the first has a way from an earlier one; every node with ways has one without a condition."""
+    """Draw a net in which every node is reachable and has an unconditional edge onwards."""
     size = draw(st.integers(2, 9))
     pairs: set[tuple[int, int | None]] = set()
     for target in range(1, size):
@@ -203,7 +205,7 @@ def nets(draw: st.DrawFn, conditional: bool = True) -> Net:
 
 @dataclass
 class NetOutcome:
-    """What must come of a net: which nodes run, and what each has seen."""
+    """The expected outcome of a net: the nodes that run, and what each has seen."""
 
     values: dict[str, Any]
     ran: list[Ran]
@@ -216,12 +218,12 @@ def net_update(name: str, seen: int) -> dict[str, Any]:
 
 
 def visible(state: LawState) -> int:
-    """What does not depend on the order in which branches are merged."""
+    """Return a digest that does not depend on the order in which branches are merged."""
     return digest(state.total, state.visits, sorted(state.log))
 
 
 def outcome_of(net: Net) -> NetOutcome:
-    """Ask the nodes in their order; each sees what all the nodes before it, on ways that were taken, have done."""
+    """Run the nodes in order; each sees the updates of all nodes on taken edges to it."""
     before: dict[int, set[int]] = {0: set()}
     updates: dict[int, dict[str, Any]] = {}
     seen: list[tuple[str, int]] = []
@@ -273,7 +275,7 @@ def woven(net: Net, outside: Outside, limit: int) -> CompiledGraph[LawState]:
 
 
 def _jump(net: Net, number: int, state: LawState, update: dict[str, Any]) -> list[str] | None:
-    """The same way as the edges would take, said by the node."""
+    """Return the targets that the edges would lead to, for a goto of the node."""
     after = LawState(
         total=state.total + update["total"], visits={**state.visits, **update["visits"]}, log=state.log + update["log"]
     )
@@ -295,12 +297,12 @@ def _net_node(net: Net, number: int, outside: Outside) -> Node[LawState]:
     return node(name, run)
 
 
-# any web of edges, cycles and all ------------------------------------------------------------------------------
+# Any web of edges, cycles and all
 
 
 @st.composite
 def webs(draw: st.DrawFn) -> Net:
-    """Edges from anywhere to anywhere; those that lead back mostly have a condition, and everybody has a way on."""
+    """Draw edges between any nodes; most that lead back have a condition."""
     size = draw(st.integers(2, 6))
     numbers = st.integers(0, size - 1)
     pairs: set[tuple[int, int]] = {(draw(st.integers(0, target - 1)), target) for target in range(1, size)}

@@ -1,4 +1,4 @@
-"""Journals that were cut: as a run's journal looks after `kill -9`."""
+"""Journals as `kill -9` leaves them: cut after any row."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from atomic.graph.engine.journal import History, Row, RunLog
 
 
 class KeptJournal(MemoryJournal):
-    """A memory journal that keeps what it needs to be cut: the first row, and snapshots with their place."""
+    """A memory journal that can be cut: it keeps the first row and its snapshots."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first: Row | None = None
-        self.snapshots: list[tuple[int, int, bytes]] = []  # behind so many rows, after so many steps, what
+        # Number of rows before it, number of steps before it, content.
+        self.snapshots: list[tuple[int, int, bytes]] = []
         self.reads_snapshots = False
 
     def create(self, execution_id: str, start: Row) -> RunLog:
@@ -37,7 +38,7 @@ class KeptJournal(MemoryJournal):
         return History(whole.start, body, whole.rows[place:])
 
     def cut(self, execution_id: str, rows: int, *, snapshots: bool = False) -> KeptJournal:
-        """The journal of a process that was killed when so many rows were written."""
+        """Return the journal of a process that was killed after this number of rows."""
         assert self.first is not None
         result = KeptJournal()
         write(result, execution_id, [self.first, *self.rows(execution_id)[:rows]])
@@ -61,7 +62,7 @@ class _KeptLog:
 
 
 def write(journal: Journal, execution_id: str, rows: Sequence[Row]) -> None:
-    """Put rows into a journal as an owner would who died afterwards."""
+    """Write rows into a journal like an owner that dies afterwards."""
     log = journal.create(execution_id, rows[0])
     if len(rows) > 1:
         log.append(rows[1:])

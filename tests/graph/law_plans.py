@@ -1,7 +1,7 @@
-"""Descriptions of graphs, which the laws draw at random, and what each step of them does.
+"""Random descriptions of graphs, and the effect of each of their steps.
 
-A step's update is a pure function of what it sees: whoever shows it another state, runs it twice or merges in
-another order gets another final state.
+A step's update is a pure function of its input. A different state, a second execution or
+another order of merges leads to a different final state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Card(msgspec.Struct, frozen=True):
 
 
 def mix(current: int, update: int) -> int:
-    """A reducer of somebody's own, for which order and number of updates matter."""
+    """Combine two numbers so that the order and number of updates matter."""
     return (current * 31 + update) % 1_000_003
 
 
@@ -64,7 +64,7 @@ FIELDS = ("total", "best", "log", "table", "cards", "notes", "maybe", "visits", 
 
 
 def merged_by_id(current: list[Any], update: list[Any]) -> list[Any]:
-    """Update in place, append new: dicts are merged, Structs replaced."""
+    """Merge dicts and replace Structs in place; append new ones."""
     result = list(current)
     for item in update:
         ids = [_id_of(known) for known in result]
@@ -80,14 +80,14 @@ def _id_of(item: Any) -> str:
     return cast("dict[str, str]", item)["id"] if isinstance(item, dict) else item.id
 
 
-# what a graph consists of ------------------------------------------------------------------------------------
+# Parts of a graph
 
 
 @dataclass(frozen=True)
 class Work:
     """One step. `plain` is a node, `sync` and `async` are tools; `item` is a tool without args inside a map.
 
-    `hangs` and `fails` are how a branch loses; all that belongs to such a branch has an id with an `l`.
+    `hangs` and `fails` are how a branch loses; all ids in such a branch contain an `l`.
     """
 
     id: str
@@ -126,7 +126,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Parallel:
-    """Branches. With another strategy than `all` only the winner can end well."""
+    """Branches. With a strategy other than `all`, only the winner can succeed."""
 
     id: str
     branches: tuple[Plan, ...]
@@ -146,7 +146,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Sub:
-    """A subgraph over the same state; `mapped`: what goes in and comes back is said by mappers."""
+    """A subgraph over the same state; if `mapped`, mappers translate its input and output."""
 
     id: str
     body: Plan
@@ -157,11 +157,11 @@ Part = Work | If | Loop | Parallel | Map | Sub
 Plan = tuple[Part, ...]
 
 
-# what a step does --------------------------------------------------------------------------------------------
+# Updates of steps
 
 
 def canonical(value: Any) -> Any:
-    """Data without what differs from run to run."""
+    """Return data without values that differ from run to run."""
     plain = msgspec.to_builtins(value)
     if isinstance(plain, dict):
         items = cast("dict[str, Any]", plain).items()
@@ -198,19 +198,19 @@ def update_of(work: Work, seen: int) -> dict[str, Any]:
 
 
 def items_of(part: Map, seen: int) -> list[Any]:
-    """Plain data, or objects of some type."""
+    """Return plain data or typed objects for a map."""
     if seen % 2:
         return [Card(f"item {place}", seen) for place in range(part.items)]
     return [{"place": place, "of": seen} for place in range(part.items)]
 
 
 def branch_name(part: Parallel, place: int) -> str:
-    """A branch may be called anything."""
+    """Return an unusual name for a branch: any text is allowed."""
     return f"{part.id}:{place} é/|@#%[0]"
 
 
 def merge_of(branches: Mapping[str, int], before: int) -> dict[str, Any]:
-    """What a merge function answers, from the digests of the branches' states."""
+    """Return the update of a merge function from the digests of the branches."""
     return {"total": digest(dict(branches), before) % 5, "log": [f"{name}={seen}" for name, seen in branches.items()]}
 
 
@@ -222,7 +222,7 @@ def output_of(child: int, parent: int) -> dict[str, Any]:
     return {"total": child % 13, "table": {"sub": digest(child, parent)}}
 
 
-# drawing -----------------------------------------------------------------------------------------------------
+# Drawing
 
 
 def _test(modulus: int, rest: int) -> Test:
@@ -235,10 +235,10 @@ LIMITS = st.sampled_from([None, 0, 1, 2])
 
 @dataclass(frozen=True)
 class Where:
-    """The parts that are allowed at a place of the graph."""
+    """The parts that are allowed at one place of the graph."""
 
     depth: int
-    replaces: bool = True  # whether a step may write the field without a reducer: no other branch does
+    replaces: bool = True  # whether a step may write the field without a reducer
     in_map: bool = False
     in_sub: bool = False
     size: int = 3
@@ -246,7 +246,7 @@ class Where:
 
 
 class Drawing:
-    """Draws one plan; ids are numbered as they come."""
+    """Draws one plan and numbers its ids."""
 
     def __init__(self, draw: st.DrawFn, *, contests: bool = False) -> None:
         self._draw, self._contests = draw, contests
@@ -290,7 +290,7 @@ class Drawing:
         return Parallel(self.id("p"), tuple(branches), self._draw(st.booleans()), self._draw(LIMITS))
 
     def _contest(self, inner: Where) -> Parallel:
-        """A race or `any` that only one branch can win, whoever is faster."""
+        """Draw a race or `any` that only one branch can win, however fast the others are."""
         number = self._draw(st.integers(1, 3))
         winner = self._draw(st.integers(0, number - 1))
         strategy = self._draw(st.sampled_from(["race", "any"]))
@@ -318,5 +318,5 @@ class Drawing:
 
 @st.composite
 def plans(draw: st.DrawFn, depth: int = 4, *, contests: bool = False) -> Plan:
-    """Graphs of steps, ifs, loops, parallels, maps and subgraphs, nested; `contests`: parallels have a winner."""
+    """Draw nested graphs; with `contests`, their parallels have a winner."""
     return Drawing(draw, contests=contests).plan(Where(depth))

@@ -1,4 +1,4 @@
-"""The plain interpreter: what a plan means, one thing after the other, without engine, tasks or journal."""
+"""The plain interpreter: runs a plan in sequence without engine, tasks or journal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Values = dict[str, Any]
 
 
 class Ran(NamedTuple):
-    """One step that must run: in which scope, under which public id, and the state there afterwards."""
+    """One expected step: its scope, its public id, and the state there afterwards."""
 
     scope: str
     node_id: str
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
 
 class TooLongError(Exception):
-    """The drawn graph takes more steps than a test has time for."""
+    """The drawn graph takes too many steps for a test."""
 
 
 class Scope(NamedTuple):
@@ -58,11 +58,11 @@ def first_values() -> Values:
 
 
 class Reference:
-    """Runs a plan and keeps what ran, and what each execution saw."""
+    """Runs a plan and records each execution and what it saw."""
 
     def __init__(self, plan: Plan, *, most: int = 150) -> None:
         self.ran: list[Ran] = []
-        self.seen: list[tuple[str, int]] = []  # what nodes tell the outside world: their id, and what they saw
+        self.seen: list[tuple[str, int]] = []  # ids of nodes, and what they saw
         self._most = most
         self.values = first_values()
         self.plan(plan, self.values, Scope())
@@ -71,7 +71,7 @@ class Reference:
         return [entry for part in plan for entry in self.part(part, values, scope)]
 
     def part(self, part: Part, values: Values, scope: Scope) -> list[Entry]:
-        """Run it on these values, which change, and answer the updates it made."""
+        """Run a part on these values, change them, and return its updates."""
         match part:
             case Work():
                 return self.work(part, values, scope)
@@ -164,14 +164,14 @@ def _without_all_outputs(entry: Entry) -> Values:
 
 
 def _without_outputs(entry: Entry, ids: set[str]) -> Entry:
-    """What stays of an item's update: its nodes' outputs are in the map's list."""
+    """Return an item's update without the outputs of its nodes, which the map lists."""
     outputs = cast("Values", entry.update.get("outputs", {}))
     kept = {key: value for key, value in outputs.items() if key not in ids}
     return Entry(entry.key, _without_all_outputs(entry) | ({"outputs": kept} if kept else {}))
 
 
 def _ids_in(plan: Plan) -> set[str]:
-    """The nodes of an item, at any depth; a subgraph is one node, its inside has outputs of its own."""
+    """Return the nodes of an item at any depth; a subgraph counts as one node."""
     ids: set[str] = set()
     for part in plan:
         match part:

@@ -1,4 +1,4 @@
-"""A bad graph never starts; a function of its author that raises is a clear failure of its node."""
+"""A bad graph never starts, and an exception in an author's function fails its node."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from atomic.workflows import (
 )
 from tests.graph.small import RUN, S, fail, failed, say, within
 
-# compiling ---------------------------------------------------------------------------------------------------
+# Compiling
 
 
 def problems_of(build: Callable[[], Any]) -> list[tuple[str, str]]:
@@ -158,8 +158,8 @@ def test_bad_options_of_a_graph_are_refused(options: dict[str, Any]) -> None:
         lambda: cast("Any", parallel_node)("p", [], retry=Retry()),
     ],
 )
-def test_what_a_factory_cannot_honour_is_not_accepted(make: Callable[[], Any]) -> None:
-    """Either the call itself refuses it, or the graph that has the node; nothing is accepted and ignored."""
+def test_an_option_that_has_no_effect_is_refused(make: Callable[[], Any]) -> None:
+    """The call or the graph refuses it; no option is accepted and ignored."""
     try:
         made = make()
     except TypeError:
@@ -189,7 +189,7 @@ async def test_a_recovery_node_needs_no_edge() -> None:
     await within(compile_graph(bad).run())
 
 
-def test_a_message_says_what_where_and_what_to_do() -> None:
+def test_a_message_names_the_problem_the_place_and_the_fix() -> None:
     with pytest.raises(GraphError) as caught:
         compile_graph(config(Edge("a", "revew"), nodes="a", name="mine"))
     assert '"mine"' in str(caught.value)
@@ -197,7 +197,7 @@ def test_a_message_says_what_where_and_what_to_do() -> None:
     assert any("review" in message for _, message in problems_of(lambda: compile_graph(with_near)))
 
 
-# functions that raise ----------------------------------------------------------------------------------------
+# Functions that raise
 
 
 def explode(*args: Any) -> Any:
@@ -275,7 +275,7 @@ def add_below_two(current: int, update: int) -> int:
 
 
 class Picky(S):
-    """Two updates that are good alone and bad together."""
+    """Return two updates that are valid separately and conflict together."""
 
     picky: Annotated[int, add_below_two] = 0
 
@@ -335,7 +335,7 @@ async def test_a_function_that_answers_something_else_is_a_clear_failure(build: 
     await failed(build().compile(), "n", journal=MemoryJournal())
 
 
-async def test_a_node_that_gives_what_cannot_be_recorded_fails() -> None:
+async def test_a_node_fails_if_its_update_cannot_be_recorded() -> None:
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
         return {"outputs": {"x": {"deep": [1, object()]}}}
 
@@ -348,7 +348,7 @@ async def test_a_reducer_gone_wrong_leaves_the_state_as_it_was() -> None:
     assert (result.state.log, result.state.fragile) == (["a"], 0)
 
 
-def test_reducers_of_a_field_are_found_beside_other_extras() -> None:
+def test_reducers_of_a_field_are_found_among_other_annotations() -> None:
     class Extras(State):
         a: Annotated[int, "a comment", msgspec.Meta(ge=0), reducers.sum] = 0
 
@@ -390,15 +390,16 @@ ASYNC_WHERE_IT_CANNOT_BE: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("what", ASYNC_WHERE_IT_CANNOT_BE)
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
-async def test_an_async_function_where_a_plain_one_is_needed_is_never_taken_for_true(what: str) -> None:
-    """A coroutine is true: a condition that nobody awaits would always hold."""
+async def test_an_async_function_is_refused_where_a_plain_one_is_needed(what: str) -> None:
+    """A coroutine is true, so a condition that is not awaited would always hold."""
     text = await failure_of(ASYNC_WHERE_IT_CANNOT_BE[what]())
-    gc.collect()  # here and not in somebody else's test: the coroutine that nobody awaited is told when it goes
+    # Python warns when it collects the coroutine: let that happen in this test.
+    gc.collect()
     assert "async" in text or "coroutine" in text
 
 
 async def failure_of(builder: GraphBuilder[S]) -> str:
-    """What is said, as early as it can be seen."""
+    """Return the message of `compile`, or of the run if `compile` cannot detect it."""
     try:
         compiled = builder.compile()
     except GraphError as error:
@@ -422,14 +423,14 @@ async def failure_of(builder: GraphBuilder[S]) -> str:
     ],
     ids=repr,
 )
-async def test_a_result_with_nonsense_in_it_is_a_clear_failure(answer: Any) -> None:
+async def test_a_malformed_result_is_a_clear_failure(answer: Any) -> None:
     async def run(ctx: NodeContext[S]) -> Any:
         return answer
 
     await failed(graph(S).node("n", run).compile(), "n")
 
 
-def test_the_same_edge_twice_is_told_or_counts_once() -> None:
+def test_a_repeated_edge_is_reported_or_counts_once() -> None:
     twice = config(Edge("a", "b"), Edge("a", "b"), nodes="ab")
     try:
         compiled = compile_graph(twice)

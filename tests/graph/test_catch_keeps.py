@@ -1,4 +1,4 @@
-"""`.catch` after failed branches sees and keeps what they have done, so that it can be undone."""
+"""`.catch` after failed branches sees and keeps their updates, so it can undo them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ FORKS: dict[str, Callable[[], GraphBuilder[S]]] = {
 
 @pytest.mark.parametrize("shape", FORKS)
 @pytest.mark.parametrize("goto", [None, "behind"])
-async def test_the_catching_node_sees_what_the_branches_have_done(shape: str, goto: str | None) -> None:
+async def test_the_catching_node_sees_the_updates_of_the_branches(shape: str, goto: str | None) -> None:
     seen: list[Any] = []
     compiled = FORKS[shape]().then(say("behind")).catch(compensating(seen, goto)).compile()
     journal = KeptJournal()
@@ -103,7 +103,7 @@ async def test_cut_anywhere_the_run_ends_with_the_same_state(shape: str) -> None
         assert result.state == whole.state, rows
 
 
-async def test_a_failed_run_that_was_caught_counts_what_is_done_once_when_it_is_tried_again() -> None:
+async def test_retrying_a_caught_run_applies_each_update_once() -> None:
     healthy: list[int] = []
     seen: list[Any] = []
 
@@ -130,7 +130,7 @@ async def test_a_failed_run_that_was_caught_counts_what_is_done_once_when_it_is_
     assert sorted(result.state.log) == ["car", "flight", "undone", "undone"]
 
 
-async def test_a_map_gives_the_outputs_of_the_items_that_are_through() -> None:
+async def test_a_failed_map_gives_the_outputs_of_finished_items() -> None:
     seen: list[Any] = []
 
     async def each(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -154,7 +154,7 @@ async def test_a_map_gives_the_outputs_of_the_items_that_are_through() -> None:
         assert (await within(built.resume(cut, RUN))).state == result.state, rows
 
 
-async def test_going_back_to_the_branches_opens_them_anew() -> None:
+async def test_a_goto_to_finished_branches_runs_them_again() -> None:
     tries: list[int] = []
 
     async def flaky(ctx: NodeContext[S]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Flaky:
         return node("n", self.run, on_error=on_error, **options)
 
 
-# retry -------------------------------------------------------------------------------------------------------
+# Retry
 
 
 async def test_without_a_policy_there_is_one_attempt() -> None:
@@ -105,7 +105,7 @@ async def test_a_retrying_tool_has_three_attempts() -> None:
     assert len(calls) == 3
 
 
-async def test_attempts_see_what_failed_before() -> None:
+async def test_attempts_see_earlier_failures() -> None:
     flaky = Flaky(2)
     await ended(graph(S).then(flaky.node(retry=QUICK)).compile())
     assert [len(errors) for errors in flaky.errors] == [0, 1, 2]
@@ -138,7 +138,7 @@ async def test_with_jitter_many_nodes_do_not_come_back_at_once() -> None:
     assert gaps[0] < 0.2  # jitter makes it sooner, never later
 
 
-async def test_retry_on_says_which_errors_are_worth_it() -> None:
+async def test_retry_on_selects_the_errors_that_are_retried() -> None:
     flaky = Flaky(1)
     policy = Retry(0, retry_on=lambda error: isinstance(error, TimeoutError))
     await failed(graph(S).then(flaky.node(retry=policy)).compile(), "n: ")
@@ -148,7 +148,7 @@ async def test_retry_on_says_which_errors_are_worth_it() -> None:
     assert willing.attempts == [1, 2]
 
 
-async def test_an_update_that_does_not_fit_is_tried_again_too() -> None:
+async def test_an_invalid_update_is_retried_too() -> None:
     calls: list[int] = []
 
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ async def test_an_update_that_does_not_fit_is_tried_again_too() -> None:
     assert (await ended(graph(S).node("n", run, retry=QUICK).compile())).state.count == 1
 
 
-async def test_a_cancelled_step_is_never_tried_again() -> None:
+async def test_a_cancelled_step_is_never_retried() -> None:
     begun = asyncio.Event()
     calls: list[int] = []
 
@@ -190,7 +190,7 @@ def leave(*_: Any) -> Any:
         graph(S).then(fail("a", on_error=leave)),
     ],
 )
-async def test_a_function_that_wants_to_exit_fails_its_node_and_not_the_program(built: GraphBuilder[S]) -> None:
+async def test_a_function_that_exits_fails_only_its_node(built: GraphBuilder[S]) -> None:
     result = await within(built.compile().run())
     assert (result.status, "SystemExit: 3" in str(result.error)) == (RunStatus.FAILED, True)
 
@@ -199,7 +199,7 @@ class Panic(BaseException):
     """As an extension module raises it."""
 
 
-async def test_the_panic_of_a_tool_fails_its_node_and_not_the_program() -> None:
+async def test_a_panic_of_a_tool_fails_only_its_node() -> None:
     def panics() -> None:
         raise Panic("index out of bounds")
 
@@ -239,7 +239,7 @@ async def test_a_backoff_in_one_branch_does_not_hold_up_another() -> None:
     assert (await ended(compiled)).state.log == ["fast"]
 
 
-async def test_the_record_of_a_step_tells_its_attempts() -> None:
+async def test_the_record_of_a_step_has_its_attempts() -> None:
     journal = MemoryJournal()
     flaky = Flaky(2)
     await ended(graph(S).then(flaky.node(retry=QUICK)).compile(), journal=journal, execution_id=RUN)
@@ -247,7 +247,7 @@ async def test_the_record_of_a_step_tells_its_attempts() -> None:
     assert (record.attempt, record.status) == (3, RunStatus.COMPLETED)
 
 
-# on_error ----------------------------------------------------------------------------------------------------
+# On_error
 
 
 async def test_skip_counts_the_step_as_done_with_its_update() -> None:
@@ -309,7 +309,7 @@ async def test_goto_as_an_answer_goes_to_a_recovery_node_that_needs_no_edge() ->
     assert (await ended(compiled)).state.log == ["repair", "next"]
 
 
-async def test_goto_as_an_answer_to_a_node_that_is_no_recovery_fails_clearly() -> None:
+async def test_goto_as_an_answer_to_an_ordinary_node_fails_clearly() -> None:
     text = await failed(recovering(lambda error, ctx: Goto("next"), recovery=True), "n: ")
     assert "recovery" in text
     assert "next" in text
@@ -350,17 +350,17 @@ async def test_on_error_sees_the_error_and_the_step() -> None:
 
 
 @pytest.mark.parametrize("answer", ["retry", 7, {"log": []}])
-async def test_any_other_answer_of_on_error_is_told(answer: Any) -> None:
+async def test_any_other_answer_of_on_error_is_reported(answer: Any) -> None:
     text = await failed(graph(S).then(fail("n", on_error=lambda error, ctx: answer)).compile(), "n: ")
     assert "on_error" in text
 
 
-async def test_an_update_of_skip_that_does_not_fit_is_told() -> None:
+async def test_an_invalid_update_of_skip_is_reported() -> None:
     await failed(graph(S).then(fail("n", on_error=lambda error, ctx: Skip({"nope": 1}))).compile(), "n, nope: ")
 
 
 @pytest.mark.parametrize("shape", ["parallel", "map", "subgraph"])
-async def test_on_error_of_a_composite_takes_care_of_what_is_inside(shape: str) -> None:
+async def test_on_error_of_a_composite_handles_failures_inside(shape: str) -> None:
     def answer(error: Exception, ctx: NodeContext[S]) -> Skip:
         return Skip({"log": [f"{ctx.node_id}: {error}"]})
 
@@ -389,7 +389,7 @@ async def test_retry_as_the_answer_of_a_composite_is_bounded_too() -> None:
     assert len(flaky.attempts) == 3
 
 
-# catch -------------------------------------------------------------------------------------------------------
+# Catch
 
 
 def caught(seen: list[str], goto: str | None = None) -> Node[S]:
@@ -421,7 +421,7 @@ async def test_catch_does_not_catch_itself() -> None:
     assert "first" in str(result.error) or "second" in str(result.error)
 
 
-async def test_catch_that_goes_back_to_what_fails_does_not_go_round_for_ever() -> None:
+async def test_catch_that_returns_to_the_failing_node_is_bounded() -> None:
     compiled = graph(S).then(fail("n")).catch(caught([], "n")).compile(max_steps=50)
     result = await within(compiled.run())
     assert result.status is RunStatus.FAILED
@@ -439,7 +439,7 @@ async def test_catch_does_not_run_when_nothing_failed() -> None:
     assert (await ended(graph(S).then(say("a")).catch(caught([])).compile())).state.log == ["a"]
 
 
-async def test_an_exhausted_retry_is_what_catch_is_for() -> None:
+async def test_catch_handles_an_exhausted_retry() -> None:
     flaky = Flaky(9)
     seen: list[str] = []
     await within(graph(S).then(flaky.node(retry=QUICK)).catch(caught(seen)).compile().run())
@@ -473,7 +473,7 @@ async def test_a_catching_node_may_ask() -> None:
         assert result.status is status
 
 
-async def test_killed_while_it_catches_it_goes_on_catching() -> None:
+async def test_a_run_that_is_killed_in_its_catch_resumes_there() -> None:
     begun = asyncio.Event()
     hangs = True
     ran: list[tuple[str, int, int]] = []
@@ -496,7 +496,7 @@ async def test_killed_while_it_catches_it_goes_on_catching() -> None:
     assert ran == [("n", 1, 0), ("report", 1, 1), ("report", 2, 1)]
 
 
-async def test_a_failed_run_that_was_caught_can_be_tried_again() -> None:
+async def test_a_caught_run_can_be_retried() -> None:
     works = False
 
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -514,7 +514,7 @@ async def test_a_failed_run_that_was_caught_can_be_tried_again() -> None:
     assert compiled.load(journal, RUN) == result.state
 
 
-# timeouts ----------------------------------------------------------------------------------------------------
+# Timeouts
 
 
 async def test_a_timeout_reaches_the_coroutine() -> None:
@@ -584,7 +584,7 @@ async def test_the_nodes_own_timeout_beats_the_graphs() -> None:
 
 
 @pytest.mark.parametrize("shape", ["parallel", "map", "subgraph"])
-async def test_the_timeout_of_a_composite_ends_all_that_is_inside(shape: str) -> None:
+async def test_the_timeout_of_a_composite_ends_everything_inside(shape: str) -> None:
     ended_by: list[str] = []
 
     async def slow(ctx: NodeContext[S]) -> None:
@@ -625,7 +625,7 @@ async def test_a_timeout_error_of_the_node_itself_is_its_own() -> None:
     assert "the server did not answer" in await failed(compiled, "n: ")
 
 
-# cancellation ------------------------------------------------------------------------------------------------
+# Cancellation
 
 
 async def test_cancelling_waits_for_every_finally_and_writes_the_end() -> None:
@@ -672,7 +672,7 @@ async def test_closing_a_stream_cancels_the_run() -> None:
     assert journal.list()[0].status == "cancelled"
 
 
-async def test_a_cancelled_run_goes_on_where_it_was() -> None:
+async def test_a_cancelled_run_resumes_where_it_was() -> None:
     begun = asyncio.Event()
     block = True
     ran: list[str] = []
@@ -747,14 +747,14 @@ async def test_a_cancel_reaches_a_blocking_tool_only_as_far_as_its_result() -> N
     free.set()
 
 
-async def test_nothing_is_left_running_behind_a_run() -> None:
+async def test_no_task_outlives_a_run() -> None:
     before = asyncio.all_tasks()
     branches = [say("a"), fail("b"), write("c", total=1)]
     await within(graph(S).parallel(branches).map("m", over=lambda s: [1], node=say("d")).compile().run())
     assert asyncio.all_tasks() == before
 
 
-# recovery nodes ------------------------------------------------------------------------------------------------
+# Recovery nodes
 
 
 def repairing(*, fails: bool) -> GraphBuilder[S]:
@@ -763,7 +763,7 @@ def repairing(*, fails: bool) -> GraphBuilder[S]:
 
 
 @pytest.mark.parametrize("place", ["chain", "branch", "loop", "first", "last"])
-async def test_a_recovery_node_of_a_chain_is_passed_by_when_nothing_failed(place: str) -> None:
+async def test_a_recovery_node_of_a_chain_is_skipped_without_a_failure(place: str) -> None:
     built = {
         "chain": repairing(fails=False),
         "branch": graph(S).parallel([repairing(fails=False)]),
@@ -774,16 +774,16 @@ async def test_a_recovery_node_of_a_chain_is_passed_by_when_nothing_failed(place
     assert (await ended(built.compile())).state.log == ["a", "b", "c"]
 
 
-async def test_a_recovery_node_of_a_chain_runs_when_somebody_goes_there() -> None:
+async def test_a_recovery_node_of_a_chain_runs_after_a_goto() -> None:
     assert (await ended(repairing(fails=True).compile())).state.log == ["repair", "c"]
 
 
-def test_a_chain_of_recovery_nodes_alone_leads_nowhere() -> None:
+def test_a_chain_of_only_recovery_nodes_is_refused() -> None:
     with pytest.raises(GraphError, match="repair: cannot be reached: only a Goto leads to a node with recovery=True"):
         graph(S).then(say("repair", recovery=True)).compile()
 
 
-# goto between branches -----------------------------------------------------------------------------------------
+# Goto between branches
 
 
 def handing_over(target: str, *declared: Edge) -> CompiledGraph[S]:
@@ -815,10 +815,10 @@ async def test_a_goto_into_another_branch_is_refused(target: str) -> None:
         (END, ["a", "left", "right", "right2", "end"]),
     ],
 )
-async def test_a_goto_that_stays_on_its_own_way_joins_once(target: str, log: list[str]) -> None:
+async def test_a_goto_within_its_own_branch_joins_once(target: str, log: list[str]) -> None:
     assert sorted((await ended(handing_over(target))).state.log) == sorted(log)
 
 
-async def test_a_way_into_another_branch_that_is_declared_joins_once() -> None:
+async def test_a_declared_edge_into_another_branch_joins_once() -> None:
     compiled = handing_over("right2", Edge("left", "right2", condition=lambda s: False))
     assert (await ended(compiled)).state.log == ["a", "left", "right", "right2", "end"]

@@ -1,4 +1,4 @@
-"""For every graph of edges: branches join once, in the order of declaration, and no kill loses or repeats anything."""
+"""Branches made of edges join once, in order of declaration, despite any kill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMITS = st.sampled_from([0, 1, 2, 4])
 
 @given(edge_plans(), PAUSES, LIMITS)
 @settings(max_examples=400)
-def test_a_plan_as_edges_ends_as_the_plain_interpreter_says(plan: Plan, pauses: int, limit: int) -> None:
+def test_a_plan_as_edges_ends_like_the_plain_interpreter(plan: Plan, pauses: int, limit: int) -> None:
     expected, outside = expected_of(plan), Outside(pauses)
     result = asyncio.run(wired(plan, outside, limit).run())
     assert_ended_as(expected, result)
@@ -79,7 +79,7 @@ async def check_net_cuts(
 
 @given(edge_plans(), PAUSES)
 @settings(max_examples=30)
-def test_a_plan_as_edges_can_be_gone_on_from_any_step(plan: Plan, pauses: int) -> None:
+def test_a_plan_as_edges_can_be_forked_from_any_step(plan: Plan, pauses: int) -> None:
     expected, outside = expected_of(plan, most=40), Outside(pauses)
     graph = wired(plan, outside)
 
@@ -111,7 +111,7 @@ FORKS_BACK = Net(  # a node with several ways at once, one of which leads back t
 @given(webs())
 @example(FORKS_BACK)
 @settings(max_examples=200)
-def test_whatever_the_web_it_does_not_matter_who_is_faster_or_killed(net: Net) -> None:
+def test_the_result_of_any_web_ignores_speed_and_kills(net: Net) -> None:
     outside = Outside(4)
     asyncio.run(check_web(web_of(net, outside), outside))
 
@@ -147,7 +147,7 @@ async def check_web(graph: CompiledGraph[LawState], outside: Outside) -> None:
 @pytest.mark.full
 @given(webs())
 @settings(max_examples=3000)
-def test_many_more_webs(net: Net) -> None:
+def test_many_more_webs_ignore_speed_and_kills(net: Net) -> None:
     outside = Outside(4)
     asyncio.run(check_web(web_of(net, outside), outside))
 

@@ -1,4 +1,4 @@
-"""A resume goes over the edges that the run has taken, and over no others."""
+"""A resume follows the edges that the run has taken, and no others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONDITIONAL = [
 ]  # fmt: skip
 
 
-async def test_a_resume_does_not_take_what_a_condition_has_passed_over() -> None:
+async def test_a_resume_does_not_take_edges_that_a_condition_skipped() -> None:
     compiled = web(*CONDITIONAL, nodes=[ask_user_node("q", "?")])
     journal = KeptJournal()
     result = await within(compiled.run(journal=journal, execution_id=RUN))
@@ -87,8 +87,8 @@ async def test_cut_anywhere_a_run_ends_as_if_it_had_not_been_cut(name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["several at once", "a short and a long way"])
-async def test_rows_that_say_nothing_about_edges_are_read_as_before(name: str) -> None:
-    """Those of older versions end before the field."""
+async def test_rows_without_edges_are_read_as_before(name: str) -> None:
+    """Rows of older versions end before this field."""
     compiled = GRAPHS[name]
     journal = KeptJournal()
     whole = await within(compiled.run(journal=journal, execution_id=RUN))

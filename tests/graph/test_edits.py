@@ -1,4 +1,4 @@
-"""Code that was edited while a run waited: what continues, what is refused, and what `renamed` and `removed` do."""
+"""Code that is edited while a run waits, and the effect of `renamed` and `removed`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def pause(journal: Journal, compiled: CompiledGraph[Any]) -> RunResult[Any
     return result
 
 
-async def go_on(journal: Journal, compiled: CompiledGraph[Any], **answers: str) -> Any:
+async def finish(journal: Journal, compiled: CompiledGraph[Any], **answers: str) -> Any:
     result = await within(compiled.resume(journal, RUN, answers=answers or {"ask": "yes"}))
     assert result.status is RunStatus.COMPLETED, result.error
     return result.state
@@ -76,7 +76,7 @@ async def go_on(journal: Journal, compiled: CompiledGraph[Any], **answers: str) 
 async def refused(
     journal: Journal, compiled: CompiledGraph[Any], kind: type[AtomicError] = JournalError, question: str = "ask"
 ) -> str:
-    """The words of a refusal, which has left the run as it was."""
+    """Return the message of a refusal, after a check that it changed no row."""
     before = list(journal.history(RUN).rows)
     with pytest.raises(kind) as caught:
         await within(compiled.resume(journal, RUN, answers={question: "yes"}))
@@ -88,16 +88,16 @@ def steps_of(journal: Journal) -> list[str]:
     return [record.step_id.removeprefix(f"{RUN}:") for record in journal.records(RUN)]
 
 
-# what lies ahead may be edited freely --------------------------------------------------------------------------
+# What lies ahead may be edited freely
 
 
 AHEAD: dict[str, tuple[list[Any], list[str]]] = {
     "renamed": ([say("a"), say("b"), ask(), say("other")], ["a", "b", "other"]),
     "added": ([say("a"), say("b"), ask(), say("c"), say("d")], ["a", "b", "c", "d"]),
     "removed": ([say("a"), say("b"), ask()], ["a", "b"]),
-    "inserted before what is done": ([say("new"), say("a"), say("b"), ask(), say("c")], ["a", "b", "c"]),
-    "inserted between what is done": ([say("a"), say("new"), say("b"), ask(), say("c")], ["a", "b", "c"]),
-    "inserted after what is done": ([say("a"), say("b"), say("new"), ask(), say("c")], ["a", "b", "new", "c"]),
+    "inserted before finished nodes": ([say("new"), say("a"), say("b"), ask(), say("c")], ["a", "b", "c"]),
+    "inserted between finished nodes": ([say("a"), say("new"), say("b"), ask(), say("c")], ["a", "b", "c"]),
+    "inserted after finished nodes": ([say("a"), say("b"), say("new"), ask(), say("c")], ["a", "b", "new", "c"]),
     "rest in an if": ([say("a"), say("b"), ask(), graph(S).if_(lambda s: True, say("c"))], ["a", "b", "c"]),
     "rest in a loop": (
         [say("a"), say("b"), graph(S).loop([ask(), say("c")], until=lambda s: True)],
@@ -107,10 +107,10 @@ AHEAD: dict[str, tuple[list[Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("edit", AHEAD)
-async def test_what_lies_ahead_may_be_edited(journal: Journal, edit: str) -> None:
+async def test_nodes_that_have_not_run_may_be_edited(journal: Journal, edit: str) -> None:
     await pause(journal, chain(say("a"), say("b"), ask(), say("c")))
     parts, expected = AHEAD[edit]
-    assert (await go_on(journal, chain(*parts))).log == expected
+    assert (await finish(journal, chain(*parts))).log == expected
     assert len(set(steps_of(journal))) == len(steps_of(journal))
 
 
@@ -119,11 +119,11 @@ async def test_a_chain_may_become_edges_and_edges_a_chain(journal: Journal) -> N
     edges = compile_graph(GraphConfig(start_node="a", nodes=nodes, edges=[Edge("a", "ask"), Edge("ask", "b")], state=S))
     await pause(journal, chain(*nodes))
     copy = journal.fork(RUN)
-    assert (await go_on(journal, edges)).log == ["a", "b"]
+    assert (await finish(journal, edges)).log == ["a", "b"]
     journal.delete(RUN)
     assert copy != RUN
     await pause(journal, edges)
-    assert (await go_on(journal, chain(*nodes))).log == ["a", "b"]
+    assert (await finish(journal, chain(*nodes))).log == ["a", "b"]
 
 
 Around = Callable[[list[Any]], GraphBuilder[S]]
@@ -139,7 +139,7 @@ INSIDE: dict[str, Around] = {
 async def test_a_branch_a_map_body_a_loop_or_a_subgraph_may_be_extended(journal: Journal, place: str) -> None:
     paused = await pause(journal, INSIDE[place]([say("a"), ask()]).compile())
     longer = INSIDE[place]([say("a"), ask(), say("b")]).compile()
-    state = await go_on(journal, longer, **{paused.questions[0].id: "yes"})
+    state = await finish(journal, longer, **{paused.questions[0].id: "yes"})
     assert [word for word in state.log if word != "y"] == ["a", "b"]
 
 
@@ -150,7 +150,7 @@ class WithMore(S):
 async def test_a_field_with_a_default_may_be_added(journal: Journal) -> None:
     await pause(journal, chain(say("a"), ask()))
     a, question = cast("Any", say("a")), cast("Any", ask())
-    state = await go_on(journal, graph(WithMore).then(a).then(question).compile())
+    state = await finish(journal, graph(WithMore).then(a).then(question).compile())
     assert (state.log, state.more) == (["a"], 7)
 
 
@@ -180,10 +180,10 @@ async def test_a_removed_field_is_refused_and_migrates(journal: Journal) -> None
         return {"log": [*old["log"], f"gone={old['gone']}"]}
 
     newer = over(New, write={}, state_version=2, migrate_state=migrate)
-    assert (await go_on(journal, newer)).log == ["a", "gone=1"]
+    assert (await finish(journal, newer)).log == ["a", "gone=1"]
 
 
-# finished nodes that are gone ----------------------------------------------------------------------------------
+# Finished nodes that are gone
 
 
 async def test_a_renamed_finished_node_is_refused_with_both_ways_out(journal: Journal) -> None:
@@ -206,7 +206,7 @@ async def test_a_renamed_finished_node_continues_with_renamed(journal: Journal, 
     await pause(journal, chain(tool_node("build", lambda: "built"), *rest, ask()))
     renamed = {"build": "make"}
     newer = chain(tool_node("make", lambda: "again"), *rest, ask(), node("look", look), renamed=renamed)
-    state = await go_on(journal, newer)
+    state = await finish(journal, newer)
     assert seen == ["built"]
     assert state.outputs["make"] == "built"
     assert newer.load(journal, RUN) == state
@@ -219,13 +219,13 @@ async def test_a_removed_finished_node_continues_with_removed(journal: Journal, 
     await pause(journal, chain(say("a"), say("b"), say("c"), ask(), say("d")))
     kept = [say(id) for id in ("a", "b", "c") if id not in gone]
     newer = chain(*kept, ask(), say("d"), removed=gone)
-    state = await go_on(journal, newer)
+    state = await finish(journal, newer)
     assert state.log == ["a", "b", "c", "d"]
     assert steps_of(journal) == ["a#1", "b#1", "c#1", "ask#1", "d#1"]
     assert newer.load(journal, RUN, at=3).log == ["a", "b", "c"]
 
 
-async def test_what_was_renamed_continues_a_second_time(journal: Journal) -> None:
+async def test_a_renamed_node_continues_a_second_time(journal: Journal) -> None:
     """Rows of the run before and after the edit are in one journal."""
     await pause(journal, chain(say("a"), graph(S).parallel({"x": [say("x"), ask()], "y": say("y")}, id="both")))
     edited = chain(
@@ -236,7 +236,7 @@ async def test_what_was_renamed_continues_a_second_time(journal: Journal) -> Non
     )
     paused = await within(edited.resume(journal, RUN, answers={"ask": "yes"}))
     assert (paused.status, [question.id for question in paused.questions]) == (RunStatus.PAUSED, ["more"])
-    state = await go_on(journal, edited, more="yes")
+    state = await finish(journal, edited, more="yes")
     assert state.log == ["a", "x", "y", "end"]
     assert edited.load(journal, RUN) == state
     assert sorted(steps_of(journal)) == ["a#1", "ask#1", "end#1", "more#1", "x#1", "y#1"]
@@ -246,7 +246,7 @@ async def test_what_was_renamed_continues_a_second_time(journal: Journal) -> Non
 async def test_a_renamed_waiting_node_keeps_its_question_and_its_answer(journal: Journal, answered: str) -> None:
     await pause(journal, chain(say("a"), ask("approve"), say("b")))
     edited = chain(say("a"), ask("confirm"), say("b"), renamed={"approve": "confirm"})
-    state = await go_on(journal, edited, **{answered: "yes"})
+    state = await finish(journal, edited, **{answered: "yes"})
     assert (state.log, state.outputs["confirm"]) == (["a", "b"], "yes")
 
 
@@ -258,7 +258,7 @@ async def test_parts_and_attempts_of_a_renamed_node_are_kept(journal: Journal) -
         return {"log": [f"{ctx.remembered('half')}"], "total": ctx.attempt}
 
     await pause(journal, chain(node("old", slow)))
-    state = await go_on(journal, chain(node("new", slow), renamed={"old": "new"}))
+    state = await finish(journal, chain(node("new", slow), renamed={"old": "new"}))
     assert (state.log, state.total) == (["1"], 2)
 
 
@@ -286,7 +286,7 @@ async def test_a_renamed_composite_that_is_open_continues(journal: Journal, plac
 
 
 @pytest.mark.parametrize("place", ["map", "subgraph", "parallel"])
-async def test_a_removed_composite_that_is_over_keeps_what_it_did(journal: Journal, place: str) -> None:
+async def test_a_removed_finished_composite_keeps_its_updates(journal: Journal, place: str) -> None:
     tool: Node[S] = tool_node("in", lambda: "out")
     composite = {
         "map": graph(S).map("x", lambda s: [1, 2], [tool, say("n")]),
@@ -298,7 +298,7 @@ async def test_a_removed_composite_that_is_over_keeps_what_it_did(journal: Journ
     recorded = before.load(journal, RUN)
     after = chain(say("a"), ask(), removed={"x"})
     assert after.load(journal, RUN) == recorded
-    assert (await go_on(journal, after)).log == recorded.log
+    assert (await finish(journal, after)).log == recorded.log
 
 
 async def test_a_composite_that_is_open_cannot_be_removed(journal: Journal) -> None:
@@ -307,7 +307,7 @@ async def test_a_composite_that_is_open_cannot_be_removed(journal: Journal) -> N
     assert message == "'both' has begun and is not finished, so it cannot be in removed; put it back"
 
 
-async def test_a_finished_node_that_was_moved_is_told_from_one_that_is_gone(journal: Journal) -> None:
+async def test_a_moved_finished_node_is_refused_with_its_own_reason(journal: Journal) -> None:
     await pause(journal, chain(say("a"), say("b"), ask()))
     moved = chain(say("a"), graph(S).parallel({"x": say("b"), "y": say("y")}), ask())
     message = await refused(journal, moved)
@@ -317,11 +317,11 @@ async def test_a_finished_node_that_was_moved_is_told_from_one_that_is_gone(jour
 
 async def test_a_finished_subgraph_can_be_inlined(journal: Journal) -> None:
     await pause(journal, chain(graph(S).subgraph("sub", chain(say("a"), say("b"))), ask()))
-    state = await go_on(journal, chain(say("a"), say("b"), ask(), renamed={"sub": "b"}))
+    state = await finish(journal, chain(say("a"), say("b"), ask(), renamed={"sub": "b"}))
     assert state.log == ["a", "b"]
 
 
-async def test_a_goto_to_a_node_that_is_gone_is_refused_in_words(journal: Journal) -> None:
+async def test_a_goto_to_a_removed_node_is_refused_with_a_reason(journal: Journal) -> None:
     async def jump(ctx: NodeContext[S]) -> NodeResult:
         return NodeResult(goto="ask")
 
@@ -329,7 +329,7 @@ async def test_a_goto_to_a_node_that_is_gone_is_refused_in_words(journal: Journa
     message = await refused(journal, chain(node("jump", jump), say("never"), ask("other"), say("c")))
     assert message.startswith("The run continues at node 'ask', which the graph no longer has")
     edited = chain(node("jump", jump), say("never"), ask("other"), say("c"), renamed={"ask": "other"})
-    assert (await go_on(journal, edited, other="yes")).log == ["c"]
+    assert (await finish(journal, edited, other="yes")).log == ["c"]
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -343,7 +343,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "problem"), BAD)
-def test_names_that_cannot_be_are_problems_of_the_graph(options: dict[str, Any], problem: str) -> None:
+def test_impossible_old_names_are_problems_of_the_graph(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(GraphError) as caught:
         chain(say("a"), say("b"), **options)
     assert problem in str(caught.value)
@@ -353,7 +353,7 @@ def test_names_that_cannot_be_are_problems_of_the_graph(options: dict[str, Any],
     assert problem in str(caught.value)
 
 
-# history that would become another one -------------------------------------------------------------------------
+# History that would become another one
 
 
 async def test_swapped_finished_nodes_are_refused(journal: Journal) -> None:
@@ -387,8 +387,8 @@ async def test_nodes_swapped_in_a_graph_of_edges_are_refused(journal: Journal) -
     assert "would run again" in await refused(journal, edges("b", "a", "ask"))
 
 
-async def test_nodes_that_run_again_by_a_loop_or_a_goto_are_no_edit(journal: Journal) -> None:
-    """A graph with ways back, extended: what had run before the last node may run again."""
+async def test_nodes_that_run_again_by_a_loop_or_a_goto_do_not_count_as_edited(journal: Journal) -> None:
+    """An extended graph with cycles: nodes before the last one may run again."""
 
     async def back(ctx: NodeContext[S]) -> NodeResult:
         return NodeResult(update={"log": ["back"]}, goto="a" if ctx.state.log.count("back") < 2 else "end")
@@ -401,11 +401,11 @@ async def test_nodes_that_run_again_by_a_loop_or_a_goto_are_no_edit(journal: Jou
     assert again.status is RunStatus.PAUSED
     again = await within(build(say("more"), say("most")).resume(journal, RUN, answers={"ask": "yes"}))
     assert again.status is RunStatus.PAUSED
-    state = await go_on(journal, build(say("most")), ask="yes")
+    state = await finish(journal, build(say("most")), ask="yes")
     assert state.log == ["a", "back", "a", "back", "a", "back", "end", "most"]
 
 
-async def test_what_was_finished_before_a_snapshot_counts_too(tmp_path: Path) -> None:
+async def test_steps_that_finished_before_a_snapshot_count_too(tmp_path: Path) -> None:
     async def jump(ctx: NodeContext[S]) -> NodeResult:
         again = ctx.state.log.count("a") < 2
         return NodeResult(update={"log": ["jump"]}, goto="a" if again else None)
@@ -418,7 +418,7 @@ async def test_what_was_finished_before_a_snapshot_counts_too(tmp_path: Path) ->
         await pause(journal, chain(a, b, jumping, folding, ask()))
         assert journal.history(RUN).snapshot is not None
         assert "'b' is finished" in await refused(journal, chain(a, jumping, folding, b, ask()))
-        state = await go_on(journal, chain(a, b, jumping, folding, ask(), say("end")))
+        state = await finish(journal, chain(a, b, jumping, folding, ask(), say("end")))
         assert state.log == ["a", "b", "jump", "a", "b", "jump", "end"]
 
 
@@ -430,7 +430,7 @@ async def test_a_renamed_branch_is_refused_and_continues_with_renamed(journal: J
     message = await refused(journal, build("new"))
     assert "Branch 'old' of 'both' has begun" in message
     assert 'renamed={"both:old": "both:its new name"}' in message
-    state = await go_on(journal, build("new", renamed={"both:old": "both:new"}))
+    state = await finish(journal, build("new", renamed={"both:old": "both:new"}))
     assert state.log == ["x", "y"]
     assert sorted(steps_of(journal)) == ["ask#1", "x#1", "y#1"]
 
@@ -440,16 +440,16 @@ async def test_a_branch_that_is_named_by_its_first_node_is_renamed_with_it(journ
         return graph(S).parallel([graph(S).then(say(first)).then(ask()), say("y")], id="both").compile(**options)
 
     await pause(journal, build("lint"))
-    state = await go_on(journal, build("style", renamed={"lint": "style"}))
+    state = await finish(journal, build("style", renamed={"lint": "style"}))
     assert state.log == ["lint", "y"]
 
 
-async def test_a_removed_branch_of_a_parallel_that_is_over_keeps_what_it_did(journal: Journal) -> None:
+async def test_a_removed_branch_of_a_finished_parallel_keeps_its_updates(journal: Journal) -> None:
     both = graph(S).parallel({"x": say("x"), "y": say("y")}, id="both")
     await pause(journal, both.then(ask()).compile())
     one = graph(S).parallel({"y": say("y")}, id="both").then(ask())
     assert 'removed={"both:x"}' in await refused(journal, one.compile())
-    assert (await go_on(journal, one.compile(removed={"both:x"}))).log == ["x", "y"]
+    assert (await finish(journal, one.compile(removed={"both:x"}))).log == ["x", "y"]
 
 
 async def test_a_run_of_another_graph_is_refused(journal: Journal) -> None:
@@ -462,10 +462,10 @@ async def test_a_run_of_another_graph_is_refused(journal: Journal) -> None:
     )
     with pytest.raises(JournalError, match="was recorded by graph"):
         other.load(journal, RUN)
-    assert (await go_on(journal, chain(say("a"), ask(), name="deploy", renamed={"review": "deploy"}))).log == ["a"]
+    assert (await finish(journal, chain(say("a"), ask(), name="deploy", renamed={"review": "deploy"}))).log == ["a"]
 
 
-# reducers ------------------------------------------------------------------------------------------------------
+# Reducers
 
 
 def counting(reducer: Any, **options: Any) -> CompiledGraph[Any]:
@@ -540,7 +540,7 @@ async def test_a_changed_helper_or_constant_of_a_reducer_is_seen(
     with monkeypatch.context() as patch:
         patch.setitem(globals(), "_help", _help_less)
         assert "was changed" in await refused(journal, counting(_helped), StateError)
-    assert (await go_on(journal, counting(_helped))).n == 17
+    assert (await finish(journal, counting(_helped))).n == 17
 
 
 async def test_a_reducer_that_was_only_renamed_or_documented_continues(journal: Journal) -> None:
@@ -550,12 +550,12 @@ async def test_a_reducer_that_was_only_renamed_or_documented_continues(journal: 
         return a * b
 
     await pause(journal, counting(times))
-    assert (await go_on(journal, counting(product))).n == 9
+    assert (await finish(journal, counting(product))).n == 9
 
 
 @pytest.mark.parametrize(("before", "value"), [(reducers.sum, 7), (times, 9), (_scaled(2), 13)])
 async def test_a_changed_reducer_migrates(journal: Journal, before: Any, value: int) -> None:
-    """The old steps are folded by the old reducer, also where only its author had it."""
+    """The old reducer folds the old steps, even one that the author has removed."""
     seen: list[Any] = []
 
     def migrate(old: dict[str, Any], version: int) -> dict[str, Any]:
@@ -564,7 +564,7 @@ async def test_a_changed_reducer_migrates(journal: Journal, before: Any, value: 
 
     await pause(journal, counting(before))
     newer = counting(reducers.max, state_version=2, migrate_state=migrate)
-    assert (await go_on(journal, newer)).n == value + 100
+    assert (await finish(journal, newer)).n == value + 100
     assert seen == [value]
 
 
@@ -578,7 +578,7 @@ async def test_a_changed_reducer_of_an_open_subgraph_is_refused(journal: Journal
 
 
 async def test_a_journal_without_fingerprints_stays_readable() -> None:
-    """As older versions have written it: custom reducers by name alone, no checksum of the graph."""
+    """Older versions recorded custom reducers only by name, and no checksum."""
     import msgspec
 
     from atomic.graph.engine.journal import RowKind, StartBody, decode_body, encode_row
@@ -590,7 +590,7 @@ async def test_a_journal_without_fingerprints_stays_readable() -> None:
     old_start = msgspec.structs.replace(start, reducers={**start.reducers, "n": "custom:times"}, shape=0)
     fields = msgspec.msgpack.decode(encode_row(RowKind.START, old_start).body)
     rows[0] = rows[0]._replace(body=msgspec.msgpack.encode(fields[:8]))
-    assert (await go_on(journal, counting(times))).n == 9
+    assert (await finish(journal, counting(times))).n == 9
 
 
 def test_two_workflows_of_one_graph_keep_their_own_old_names() -> None:

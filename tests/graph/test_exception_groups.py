@@ -1,4 +1,4 @@
-"""`asyncio.TaskGroup` inside a node: what leaves it is told as what it is."""
+"""`asyncio.TaskGroup` inside a node: its exceptions are reported without the group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Part = Callable[[NodeContext[S]], Awaitable[Any]]
 
 
 def all_of(*parts: Part) -> Callable[[NodeContext[S]], Awaitable[dict[str, Any]]]:
-    """A node that does all of this at once."""
+    """Return a node that does all of this concurrently."""
 
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
         async with asyncio.TaskGroup() as group:
@@ -45,7 +45,7 @@ def ids(result: RunResult[S]) -> list[str]:
 
 
 @pytest.mark.parametrize("place", ["plain", "branch", "retried"])
-async def test_a_question_in_it_pauses_the_run(place: str) -> None:
+async def test_a_question_in_a_task_group_pauses_the_run(place: str) -> None:
     journal = MemoryJournal()
     run = all_of(ask("name"))
     built = {
@@ -65,14 +65,14 @@ async def test_all_questions_of_groups_in_groups_are_open() -> None:
     assert (result.status, ids(result)) == (RunStatus.PAUSED, ["a", "b", "c"])
 
 
-async def test_a_limit_in_it_pauses_with_its_word() -> None:
+async def test_a_limit_in_a_task_group_pauses_with_its_reason() -> None:
     pause = Suspend("the cap of $1 is reached", code="max_cost")
     result = await within(graph(S).node("n", all_of(broken(pause))).compile().run())
     assert (result.status, list(result.codes)) == (RunStatus.PAUSED, ["max_cost"])
     assert str(result.error) == "n: the cap of $1 is reached"
 
 
-async def test_one_failure_is_that_failure() -> None:
+async def test_one_failure_in_a_task_group_is_reported_without_the_group() -> None:
     journal = MemoryJournal()
     compiled = graph(S).node("n", all_of(all_of(broken(ValueError("no"))))).compile()
     result = await within(compiled.run(journal=journal, execution_id=RUN))
@@ -109,7 +109,7 @@ async def test_a_handler_gets_the_failure_and_not_the_group() -> None:
     assert attempts == [1, 2]
 
 
-async def test_a_failure_beside_a_question_fails_the_step_and_the_question_comes_again() -> None:
+async def test_a_failure_and_a_question_fail_the_step_and_ask_again() -> None:
     journal = MemoryJournal()
     healthy: list[int] = []
 

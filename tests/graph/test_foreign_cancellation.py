@@ -1,4 +1,4 @@
-"""A `CancelledError` from inside a node is that node's failure, unless somebody cancelled the run."""
+"""A `CancelledError` from inside a node fails the node, unless the run was cancelled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REASON = "CancelledError: something that the node waited for was cancelled, but 
 
 
 async def cancelled_helper() -> None:
-    """Await a task that somebody else has cancelled, as a shared connection or a library's time limit does."""
+    """Await a cancelled task, as with a shared connection or a library's time limit."""
     helper = asyncio.create_task(asyncio.sleep(1000))
     asyncio.get_running_loop().call_soon(helper.cancel)
     await helper
@@ -81,7 +81,7 @@ def never(id: str = "never") -> Node[S]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_it_fails_the_node_and_the_run_is_recorded_as_failed(shape: str) -> None:
+async def test_a_foreign_cancellation_fails_the_node_and_the_run(shape: str) -> None:
     build, node_id = SHAPES[shape]
     journal = MemoryJournal()
     text = await failed(build(), node_id, journal=journal, execution_id=RUN)
@@ -90,7 +90,7 @@ async def test_it_fails_the_node_and_the_run_is_recorded_as_failed(shape: str) -
     assert node_id in [record.node_id for record in journal.records(RUN) if record.status is RunStatus.FAILED]
 
 
-async def test_a_blocking_tool_that_raises_it_fails_its_node() -> None:
+async def test_a_blocking_tool_that_raises_a_cancellation_fails_its_node() -> None:
     def run() -> None:
         raise asyncio.CancelledError
 
@@ -124,7 +124,7 @@ async def test_any_takes_another_branch() -> None:
     assert (await ended(compiled)).state.log == ["b"]
 
 
-async def test_it_is_tried_again_and_handled_like_any_failure() -> None:
+async def test_a_foreign_cancellation_is_retried_and_handled_like_any_failure() -> None:
     attempts: list[int] = []
 
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -146,7 +146,7 @@ async def test_it_is_tried_again_and_handled_like_any_failure() -> None:
     assert (result.status, result.state.log) == (RunStatus.FAILED, ["caught"])
 
 
-async def test_a_task_of_a_task_loop_fails_and_the_others_go_on(tmp_path: Path) -> None:
+async def test_a_task_of_a_task_loop_fails_and_the_others_continue(tmp_path: Path) -> None:
     path = tmp_path / "tasks.json"
     TaskList(tasks=[Task(id=str(number), title="t") for number in (1, 2)]).write(path)
 
@@ -206,7 +206,7 @@ async def test_a_cancelled_run_is_still_cancelled() -> None:
     assert [info.status for info in journal.list()] == ["cancelled", "cancelled"]
 
 
-async def test_a_run_in_a_task_that_was_cancelled_before_tells_its_own_failures() -> None:
+async def test_a_run_in_a_task_that_was_cancelled_before_reports_its_own_failures() -> None:
     """A host may swallow a cancellation and start another run in the same task."""
 
     async def host() -> RunStatus:

@@ -1,4 +1,4 @@
-"""A copy of a run continues like the run itself: with its answers, its questions and the parts of its steps."""
+"""A copy of a run continues like the run, with its answers, questions and parts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def two_questions(ctx: NodeContext[S]) -> dict[str, Any]:
 
 
 def copies(journal: Journal) -> list[str]:
-    """A copy, and a copy of a copy."""
+    """Return a copy of a run, or a copy of a copy."""
     first = journal.fork(RUN)
     return [first, journal.fork(first)]
 
@@ -63,7 +63,7 @@ async def test_a_copy_keeps_the_answers_that_the_run_had(journal: Journal) -> No
         assert (result.status, result.state.log) == (RunStatus.COMPLETED, ["1", "2"])
 
 
-async def test_a_copy_from_behind_an_answered_signal(journal: Journal) -> None:
+async def test_a_copy_from_after_an_answered_signal_continues(journal: Journal) -> None:
     async def signals(ctx: NodeContext[S]) -> NodeResult:
         return NodeResult({"log": ["a"]}, signals=[Signal("human_input_required", "Well?", {"id": "q"})])
 
@@ -110,8 +110,8 @@ async def test_a_copy_counts_the_attempts_that_were_begun(journal: Journal) -> N
     assert attempts == [1, 2, 3]
 
 
-async def test_a_copy_that_an_earlier_version_made_is_read_as_it_was_meant() -> None:
-    """It kept the rows as they were, with the id of the run that was copied in the ids of steps."""
+async def test_a_copy_by_an_earlier_version_is_read_correctly() -> None:
+    """It kept the ids of steps with the id of the original run."""
     journal = MemoryJournal()
     compiled = graph(S).node("n", two_questions).compile()
     await within(compiled.run(journal=journal, execution_id=RUN))

@@ -1,4 +1,4 @@
-"""What authors write by habit: it works, or is refused in one sentence when the graph is built."""
+"""Common input of authors: it works, or is refused in one sentence at build time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def problems(build: Callable[[], Any]) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-# retry and timeout ---------------------------------------------------------------------------------------------
+# Retry and timeout
 
 
 async def attempts(**options: Any) -> int:
@@ -120,13 +120,13 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "problem"), BAD_OPTIONS)
-def test_a_policy_that_cannot_be_is_a_problem(options: dict[str, Any], problem: str) -> None:
+def test_an_impossible_policy_is_a_problem(options: dict[str, Any], problem: str) -> None:
     async def run(ctx: NodeContext[S]) -> None: ...
 
     assert problems(lambda: graph(S).node("n", run, **options).compile()) == [problem]
 
 
-# numbers, ids, edges -------------------------------------------------------------------------------------------
+# Numbers, ids, edges
 
 
 NUMBERS: list[tuple[Callable[[], Any], str]] = [
@@ -178,7 +178,7 @@ def test_a_value_that_is_not_an_edge_is_a_problem(edge: Any) -> None:
     assert problem.endswith("is not an edge; give Edge('a', 'b') or ('a', 'b')")
 
 
-# states --------------------------------------------------------------------------------------------------------
+# States
 
 
 class Model(pydantic.BaseModel):
@@ -242,12 +242,12 @@ STATES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("annotations", "problem"), STATES)
-def test_a_field_that_cannot_be_is_a_problem(annotations: dict[str, Any], problem: str) -> None:
+def test_an_impossible_field_is_a_problem(annotations: dict[str, Any], problem: str) -> None:
     nothing = cast("Any", tool_node)("a", lambda: None)
     assert problems(lambda: graph(a_state(**annotations)).then(nothing).compile()) == [problem]
 
 
-def test_other_extras_of_annotated_are_nobodys_mistake() -> None:
+def test_other_metadata_of_annotated_is_allowed() -> None:
     import operator
 
     nothing = cast("Any", tool_node)("a", lambda: None)
@@ -255,7 +255,7 @@ def test_other_extras_of_annotated_are_nobodys_mistake() -> None:
     graph(fine).then(nothing).compile()
 
 
-# what functions return -----------------------------------------------------------------------------------------
+# What functions return
 
 
 async def failure(compiled: Any) -> str:
@@ -264,7 +264,7 @@ async def failure(compiled: Any) -> str:
     return str(result.error)
 
 
-async def test_a_mapper_that_returns_no_mapping_is_told_in_words() -> None:
+async def test_a_mapper_that_does_not_return_a_mapping_is_reported() -> None:
     def wrong(result: Any, state: Any) -> Any:
         return "text"
 
@@ -277,7 +277,7 @@ async def test_a_mapper_that_returns_no_mapping_is_told_in_words() -> None:
 
 
 @pytest.mark.parametrize("answer", [{"a": 1}, 7, None, [1, 2], [["a"]]])
-async def test_an_answer_that_is_no_text_is_refused(answer: Any) -> None:
+async def test_an_answer_that_is_not_text_is_refused(answer: Any) -> None:
     journal = MemoryJournal()
     compiled = graph(S).ask_user("ask", "Go on?").compile()
     await within(compiled.run(journal=journal, execution_id=RUN))
@@ -288,7 +288,7 @@ async def test_an_answer_that_is_no_text_is_refused(answer: Any) -> None:
     assert journal.history(RUN).rows == before
 
 
-# journals and streams ------------------------------------------------------------------------------------------
+# Journals and streams
 
 
 async def test_a_path_is_a_sqlite_journal_that_is_closed_in_the_end(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ async def test_a_path_is_a_sqlite_journal_that_is_closed_in_the_end(tmp_path: Pa
 
 
 async def test_graphs_of_the_engine_take_a_path_as_their_journal_too(tmp_path: Path) -> None:
-    """Not only those of `atomic.workflows`."""
+    """This holds for graphs of the engine, not only for `atomic.workflows`."""
     built = engine.GraphBuilder(S).then(say("a")).compile()
     from_data = engine.compile_graph(GraphConfig(start_node="a", nodes=[say("a")], edges=[], state=S))
     for name, compiled in {"built": built, "data": from_data}.items():
@@ -331,7 +331,7 @@ async def test_a_journal_at_a_path_is_closed_when_the_run_is_refused(tmp_path: P
     _nobody_has_it_open(path)
 
 
-async def test_a_run_is_not_resumed_from_a_journal_that_is_gone_and_none_is_made(tmp_path: Path) -> None:
+async def test_resuming_from_a_missing_journal_is_refused_and_creates_none(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     config = GraphConfig(start_node="a", nodes=[say("a"), say("b")], edges=[Edge("a", "b")], state=S)
     for compiled in (graph(S).then(say("a")).compile(), compile_graph(config)):
@@ -365,7 +365,7 @@ async def test_a_text_is_one_stream_mode() -> None:
         compiled.stream(modes="update")
 
 
-def test_a_node_without_a_sensible_id_and_more_mistakes_are_told_at_once() -> None:
+def test_a_bad_id_and_other_mistakes_are_reported_together() -> None:
     async def run(ctx: NodeContext[S]) -> None: ...
 
     wrong = node(cast("Any", 1), run, retry=cast("Any", "x"), timeout=cast("Any", "x"))

@@ -45,7 +45,7 @@ async def record(journal: Journal, compiled: CompiledGraph[S] = ABC) -> None:
     await within(compiled.run(journal=journal, execution_id=RUN))
 
 
-# the classic questions ---------------------------------------------------------------------------------------
+# The classic questions
 
 
 async def test_a_journal_lists_its_runs(journal: Journal) -> None:
@@ -84,7 +84,7 @@ async def test_the_state_after_any_step_can_be_loaded(journal: Journal) -> None:
         ABC.load(journal, RUN, at=4)
 
 
-async def test_while_branches_are_open_the_state_shows_what_they_have_done(journal: Journal) -> None:
+async def test_the_state_shows_the_updates_of_open_branches(journal: Journal) -> None:
     slow = graph(S).then(say("x")).then(say("y"))
     compiled = graph(S).then(say("a")).parallel({"one": slow, "two": say("z")}).then(say("b")).compile()
     await record(journal, compiled)
@@ -119,7 +119,7 @@ async def test_a_fork_continues_from_an_earlier_step_and_keeps_the_run(journal: 
     assert ABC.load(journal, RUN).execution_id == RUN
 
 
-async def test_a_fork_runs_with_other_code_if_one_likes(journal: Journal) -> None:
+async def test_a_fork_may_run_other_code(journal: Journal) -> None:
     await record(journal)
     copy = journal.fork(RUN, at=2)
     other = graph(S).then(say("a")).then(say("b")).then(write("c", log=["other"])).compile()
@@ -139,7 +139,7 @@ async def test_a_fork_without_a_number_is_a_copy(journal: Journal) -> None:
     assert ABC.load(journal, journal.fork(RUN)).log == ["a", "b", "c"]
 
 
-async def test_a_deleted_run_is_gone(journal: Journal) -> None:
+async def test_a_deleted_run_cannot_be_read(journal: Journal) -> None:
     await record(journal)
     journal.delete(RUN)
     assert journal.list() == []
@@ -183,11 +183,11 @@ async def test_a_run_that_is_under_way_has_one_owner(journal: Journal) -> None:
             journal.delete(RUN)
 
 
-def test_all_errors_are_ours() -> None:
+def test_all_errors_are_atomic_errors() -> None:
     assert all(issubclass(kind, AtomicError) for kind in (RunOwnedError, RunNotFoundError, JournalError, StateError))
 
 
-# resuming ----------------------------------------------------------------------------------------------------
+# Resuming
 
 
 async def test_resuming_a_completed_run_runs_nothing(journal: Journal) -> None:
@@ -199,7 +199,7 @@ async def test_resuming_a_completed_run_runs_nothing(journal: Journal) -> None:
     assert len(journal.records(RUN)) == 2
 
 
-async def test_resuming_a_failed_run_tries_the_unfinished_step_again(journal: Journal) -> None:
+async def test_resuming_a_failed_run_retries_the_unfinished_step(journal: Journal) -> None:
     broken = True
     seen: list[tuple[str, int]] = []
 
@@ -220,7 +220,7 @@ async def test_resuming_a_failed_run_tries_the_unfinished_step_again(journal: Jo
 
 
 @pytest.mark.parametrize("shape", ["parallel", "map", "subgraph", "loop"])
-async def test_resuming_after_a_failure_inside_keeps_what_was_finished(journal: Journal, shape: str) -> None:
+async def test_resuming_after_a_failure_inside_keeps_finished_steps(journal: Journal, shape: str) -> None:
     broken = True
     ran: list[str] = []
 
@@ -265,7 +265,7 @@ async def test_resuming_gives_new_attempts(journal: Journal) -> None:
     assert calls == [1, 2, 3, 4, 5, 6]
 
 
-async def test_resuming_a_run_of_another_graph_is_refused_or_told(journal: Journal) -> None:
+async def test_resuming_a_run_of_another_graph_is_refused(journal: Journal) -> None:
     await record(journal, graph(S).then(say("a")).then(fail("n")).compile())
     other = graph(S).then(say("x")).then(say("y")).compile()
     with pytest.raises(AtomicError, match="a"):
@@ -304,7 +304,7 @@ async def test_a_refused_resume_leaves_the_run_free(journal: Journal) -> None:
     assert (await within(compiled.resume(journal, RUN))).status is RunStatus.COMPLETED
 
 
-# a step that was running -------------------------------------------------------------------------------------
+# A step that was running
 
 
 class Interrupted:
@@ -324,7 +324,7 @@ class Interrupted:
 
 
 def around(step: Interrupted) -> dict[str, CompiledGraph[S]]:
-    """The interrupted step in every place where a step may stand."""
+    """Return graphs with the interrupted step in every possible position."""
     body = graph(S).node("n", step.run)
     return {
         "first": body.compile(),
@@ -480,7 +480,7 @@ async def test_a_tool_that_was_running_is_called_again() -> None:
     assert len(calls) == 2
 
 
-# migration ---------------------------------------------------------------------------------------------------
+# Migration
 
 
 class Old(State):
@@ -532,7 +532,7 @@ async def test_an_old_run_continues_in_new_code() -> None:
     assert (await within(new.resume(journal, RUN))).state == result.state
 
 
-async def test_an_old_run_inside_a_parallel_goes_on_or_is_refused_clearly() -> None:
+async def test_an_old_run_inside_a_parallel_continues_or_is_refused_clearly() -> None:
     step = Interrupted()
     old, new = versions(step, parallel=True)
     journal = await kill_when(old, step.begun)

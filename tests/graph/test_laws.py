@@ -1,4 +1,4 @@
-"""For every graph: it does what the plain interpreter does, and no kill loses or repeats anything."""
+"""Every graph matches the plain interpreter, and no kill loses or repeats a step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def expected_of(plan: Plan, most: int = 150) -> Reference:
 
 @given(plans(), PAUSES)
 @settings(max_examples=150)
-def test_a_run_ends_as_the_plain_interpreter_says(plan: Plan, pauses: int) -> None:
+def test_a_run_ends_like_the_plain_interpreter(plan: Plan, pauses: int) -> None:
     expected, outside = expected_of(plan), Outside(pauses)
     result = asyncio.run(compiled(plan, outside).run())
     assert_ended_as(expected, result)
@@ -43,10 +43,10 @@ def test_a_run_ends_as_the_plain_interpreter_says(plan: Plan, pauses: int) -> No
 def test_a_stream_yields_every_step_with_the_state_after_it(plan: Plan, pauses: int) -> None:
     expected, outside = expected_of(plan), Outside(pauses)
 
-    async def told() -> list[tuple[str, int]]:
+    async def streamed() -> list[tuple[str, int]]:
         return [(step.node_id, digest_of(step.state)) async for step in compiled(plan, outside).stream()]
 
-    steps = asyncio.run(told())
+    steps = asyncio.run(streamed())
     assert Counter(outside.seen) == Counter(expected.seen)
     wanted = in_scopes(expected.ran, ((step.node_id, step.state_after) for step in expected.ran))
     assert in_scopes(expected.ran, steps) == wanted
@@ -54,14 +54,14 @@ def test_a_stream_yields_every_step_with_the_state_after_it(plan: Plan, pauses: 
 
 @given(plans(), PAUSES, st.booleans())
 @settings(max_examples=50)
-def test_cut_behind_any_row_a_run_goes_on_as_if_nothing_had_happened(plan: Plan, pauses: int, snapshots: bool) -> None:
+def test_a_run_that_is_cut_after_any_row_ends_like_an_uncut_one(plan: Plan, pauses: int, snapshots: bool) -> None:
     expected, outside = expected_of(plan, most=60), Outside(pauses)
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=snapshots))
 
 
 @given(plans(depth=3), PAUSES)
 @settings(max_examples=40)
-def test_the_state_after_any_step_can_be_looked_at_and_gone_on_from(plan: Plan, pauses: int) -> None:
+def test_the_state_after_any_step_can_be_loaded_and_forked(plan: Plan, pauses: int) -> None:
     expected, outside = expected_of(plan, most=60), Outside(pauses)
     graph = compiled(plan, outside)
 
@@ -107,6 +107,6 @@ async def check_cuts_on_disk(plan: Plan, outside: Outside, expected: Reference, 
 @pytest.mark.full
 @given(plans(), PAUSES, st.booleans())
 @settings(max_examples=400)
-def test_cut_behind_any_row_for_many_more_graphs(plan: Plan, pauses: int, snapshots: bool) -> None:
+def test_many_more_graphs_survive_a_cut_after_any_row(plan: Plan, pauses: int, snapshots: bool) -> None:
     expected, outside = expected_of(plan, most=100), Outside(pauses)
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=snapshots))

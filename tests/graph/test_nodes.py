@@ -33,7 +33,7 @@ from tests.graph.small import RUN, S, ended, fail, failed, say, within, write
 from tests.support.processes import is_alive
 from tests.support.waits import eventually
 
-# answers -----------------------------------------------------------------------------------------------------
+# Answers
 
 
 @pytest.mark.parametrize("answer", [NodeResult(update={"text": "x"}), NodeResult({"text": "x"}), {"text": "x"}])
@@ -69,7 +69,7 @@ def test_a_sync_function_is_refused_as_a_node() -> None:
     assert "tool_node" in problem.message
 
 
-# the context -------------------------------------------------------------------------------------------------
+# The context
 
 
 async def test_the_context_knows_its_step() -> None:
@@ -83,7 +83,7 @@ async def test_the_context_knows_its_step() -> None:
     assert seen == [("n", 1, "the runtime", None, None, None, [])]
 
 
-async def test_every_step_has_an_id_of_its_own_that_its_record_and_its_news_share() -> None:
+async def test_every_step_shares_a_unique_id_with_its_record_and_its_events() -> None:
     ids: list[str] = []
 
     async def run(ctx: NodeContext[S]) -> None:
@@ -91,9 +91,9 @@ async def test_every_step_has_an_id_of_its_own_that_its_record_and_its_news_shar
 
     journal = MemoryJournal()
     compiled = graph(S).loop([node("n", run), node("m", run)], until=lambda s: False, max_iterations=3).compile()
-    told = [step.step_id async for step in compiled.stream(journal=journal, execution_id=RUN)]
+    streamed = [step.step_id async for step in compiled.stream(journal=journal, execution_id=RUN)]
     assert len(set(ids)) == 6
-    assert told == ids == [record.step_id for record in journal.records(RUN)]
+    assert streamed == ids == [record.step_id for record in journal.records(RUN)]
 
 
 async def test_two_runs_share_no_step_id() -> None:
@@ -118,7 +118,7 @@ async def test_output_of_returns_the_output_of_a_node() -> None:
     assert seen == [42, None]
 
 
-async def test_what_a_node_emits_is_part_of_its_step() -> None:
+async def test_events_of_a_node_belong_to_its_step() -> None:
     async def run(ctx: NodeContext[S]) -> None:
         ctx.emit("progress", {"percent": 50})
         ctx.emit("progress", {"percent": 100})
@@ -130,7 +130,7 @@ async def test_what_a_node_emits_is_part_of_its_step() -> None:
     ]
 
 
-async def test_a_program_that_a_node_executes_answers() -> None:
+async def test_a_node_gets_the_result_of_a_program() -> None:
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
         done = await ctx.exec("sh", "-c", "cat; echo err >&2; exit 3", input="in")
         return {"text": done.stdout, "log": [done.stderr.strip()], "count": done.exit_code}
@@ -161,7 +161,7 @@ async def test_a_program_ends_with_the_step_that_started_it(tmp_path: Path) -> N
     assert state.outputs == {"look": False}
 
 
-# models ------------------------------------------------------------------------------------------------------
+# Models
 
 
 def model_node(id: str, seen: dict[str, str | None], model: str | None = None) -> Node[S]:
@@ -211,7 +211,7 @@ async def test_the_model_of_a_run_beats_the_graphs_default() -> None:
     assert [step.model for step in steps] == ["run", "own"]
 
 
-# tools -------------------------------------------------------------------------------------------------------
+# Tools
 
 
 async def test_a_tool_is_called_with_its_args() -> None:
@@ -343,7 +343,7 @@ async def test_many_blocking_tools_run_at_once() -> None:
     await ended(compiled.compile())
 
 
-async def test_a_tool_that_wants_to_exit_only_fails() -> None:
+async def test_a_tool_that_exits_only_fails() -> None:
     def leave() -> None:
         sys.exit(3)
 
@@ -365,7 +365,7 @@ class Numbers(msgspec.Struct):
     b: int = 1
 
 
-async def test_a_schema_checks_what_goes_in_and_what_comes_out() -> None:
+async def test_a_schema_checks_arguments_and_results() -> None:
     def add(a: int, b: int) -> dict[str, int]:
         return {"a": a + b}
 
@@ -382,7 +382,7 @@ def test_a_schema_for_args_that_are_not_there_is_refused() -> None:
         graph(S).tool("t", run=lambda: 1, input_schema=Numbers).compile()
 
 
-# decisions and goto ------------------------------------------------------------------------------------------
+# Decisions and goto
 
 
 def routed(fallback: str | None = None) -> Any:
@@ -411,7 +411,7 @@ def jump(id: str, target: Any) -> Node[S]:
     return node(id, run)
 
 
-async def test_goto_overrides_what_follows() -> None:
+async def test_goto_overrides_the_next_node() -> None:
     nodes = [jump("a", "c"), say("b"), say("c"), jump("d", END), say("e")]
     edges = [Edge("a", "b"), Edge("b", "c"), Edge("c", "d"), Edge("d", "e")]
     config = GraphConfig(start_node="a", nodes=nodes, edges=edges, state=S)
@@ -498,7 +498,7 @@ async def test_a_goto_back_is_bounded_by_max_steps() -> None:
     assert "10" in text
 
 
-# signals -----------------------------------------------------------------------------------------------------
+# Signals
 
 
 def signalling(id: str, *signals: Signal | str) -> Node[S]:

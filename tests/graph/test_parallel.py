@@ -1,4 +1,4 @@
-"""Branches that run at once: how they join, who wins, who is cancelled, how many there are at a time."""
+"""Concurrent branches: joins, winners, cancellation and limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.graph.small import RUN, S, ended, fail, failed, kill_when, run_ready_
 from tests.support.processes import is_alive
 from tests.support.waits import eventually
 
-# join once ---------------------------------------------------------------------------------------------------
+# Join once
 
 
 def chain(name: str, length: int) -> list[Node[S]]:
@@ -112,7 +112,7 @@ async def test_branches_do_not_see_each_other() -> None:
     assert (await ended(compiled.compile())).state.log == ["before", "one", "other"]
 
 
-# merging -----------------------------------------------------------------------------------------------------
+# Merging
 
 
 async def test_only_the_merge_function_decides() -> None:
@@ -141,7 +141,7 @@ async def test_two_branches_that_write_one_field_are_an_error_that_names_both(sh
             edges = [Edge("start", "left"), Edge("start", "right"), Edge("left", "join"), Edge("right", "join")]
             config = GraphConfig(start_node="start", nodes=[say("start"), *nodes, say("join")], edges=edges, state=S)
             compiled = compile_graph(config)
-    except GraphError as error:  # where it can be seen
+    except GraphError as error:  # where compile can detect it
         text = str(error)
     else:
         result = await within(compiled.run({"text": "before"}))
@@ -165,7 +165,7 @@ async def test_one_branch_may_write_a_field_as_often_as_it_likes() -> None:
     assert (await ended(compiled)).state.text == "3"
 
 
-async def test_writers_of_one_field_in_two_parallels_are_no_conflict() -> None:
+async def test_writers_of_one_field_in_two_parallels_do_not_conflict() -> None:
     one = graph(S).parallel([write("a", text="1"), say("b")], id="one")
     compiled = one.parallel([write("c", text="2"), say("d")], id="two").compile()
     assert (await ended(compiled)).state.text == "2"
@@ -180,11 +180,11 @@ async def test_writers_in_nested_branches_are_a_conflict() -> None:
     assert "'c'" in text
 
 
-# all, race, any ----------------------------------------------------------------------------------------------
+# All, race, any
 
 
 class Loser:
-    """A branch that runs for ever, with a child process, and tells when it has been cleaned up."""
+    """Return a branch that hangs with a child process and reports its clean-up."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -222,7 +222,7 @@ def when_started(loser: Loser, id: str, *, fails: bool = False) -> Node[S]:
 
 
 @pytest.mark.parametrize("strategy", ["race", "any"])
-async def test_losers_are_cancelled_awaited_and_their_processes_are_gone(strategy: str, tmp_path: Path) -> None:
+async def test_losers_are_cancelled_awaited_and_their_processes_end(strategy: str, tmp_path: Path) -> None:
     loser = Loser(tmp_path)
     branches = {"slow": node("slow", loser.run), "fast": when_started(loser, "fast")}
 
@@ -251,7 +251,7 @@ async def test_cancelling_a_run_ends_all_branches_and_their_processes(tmp_path: 
     loser.assert_gone()
 
 
-async def test_race_the_first_to_end_decides_also_by_failing() -> None:
+async def test_race_is_decided_by_the_first_to_end_even_by_failing() -> None:
     never = asyncio.Event()
     compiled = graph(S).parallel({"a": wait_for("a", never), "b": fail("b")}, strategy="race").compile()
     assert "broken" in await failed(compiled, "b")
@@ -278,7 +278,7 @@ async def test_any_fails_with_every_reason_when_all_failed() -> None:
 
 
 def counted(id: str, runs: list[str], *, fails: bool = False) -> Node[S]:
-    """A node that notes that it ran, and may fail."""
+    """Return a node that records its execution and may fail."""
 
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
         runs.append(id)
@@ -307,7 +307,7 @@ async def test_a_failed_branch_of_any_does_not_run_again_while_another_waits(lim
         assert (result.status, result.state.log, runs) == (RunStatus.COMPLETED, ["next"], ["before", "bad"])
 
 
-async def test_any_names_the_failures_of_before_a_pause_too_and_a_resume_tries_all_again() -> None:
+async def test_any_names_failures_before_a_pause_and_a_resume_retries_all() -> None:
     journal, runs, broken = MemoryJournal(), list[str](), [True]
 
     async def asks(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -322,7 +322,7 @@ async def test_any_names_the_failures_of_before_a_pause_too_and_a_resume_tries_a
     result = await within(compiled.resume(journal, RUN, answers={"q": "no"}))
     text = "p: all branches failed: bad: bad: ValueError: bad is broken; asks: asks: ValueError: no is no answer"
     assert (result.status, str(result.error), runs) == (RunStatus.FAILED, text, ["bad"])
-    result = await within(compiled.resume(journal, RUN))  # the parallel has failed: it is tried again as a whole
+    result = await within(compiled.resume(journal, RUN))  # the failed parallel is retried as a whole
     assert (result.status, runs) == (RunStatus.FAILED, ["bad", "bad"])
     broken.clear()
     result = await within(compiled.resume(journal, RUN))
@@ -359,7 +359,7 @@ async def test_race_with_a_merge_function_gets_the_winner() -> None:
 
 
 async def test_the_winner_of_a_race_stays_the_winner() -> None:
-    """A race that was decided is not run again, whoever would be faster the next time."""
+    """A decided race is not run again, even if another branch would be faster."""
     never = asyncio.Event()
     compiled = graph(S).parallel({"slow": wait_for("slow", never), "fast": say("fast")}, strategy="race")
     journal = MemoryJournal()
@@ -390,11 +390,11 @@ async def test_losers_that_catch_the_cancellation_are_still_awaited() -> None:
     assert cleaned == ["stubborn"]
 
 
-# how many at once --------------------------------------------------------------------------------------------
+# How many at once
 
 
 class Crowd:
-    """Counts how many are inside at a time, and holds them until so many have come."""
+    """Counts concurrent executions, and holds them until enough have arrived."""
 
     def __init__(self, size: int) -> None:
         self.size, self.inside, self.most = size, 0, 0
@@ -458,7 +458,7 @@ async def test_nesting_cannot_deadlock() -> None:
 
 
 async def test_each_parallel_has_a_bound_of_its_own() -> None:
-    """Two maps at once, each of which may run two: four run at a time."""
+    """Two concurrent maps that may each run two items run four at a time."""
     crowd = Crowd(4)
     maps = [
         graph(S).map(f"m{number}", over=lambda s: range(6), node=node(f"n{number}", crowd.run), max_concurrency=2)

@@ -40,7 +40,7 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]
 
 
 class Work:
-    """A step of three parts, which is cut after the second one as long as `cut` says how."""
+    """Return a step of three parts that is interrupted after the second while `cut` is set."""
 
     def __init__(self, cut: Callable[[], Any] | None) -> None:
         self.cut, self.done = cut, list[str]()
@@ -73,7 +73,7 @@ async def test_a_paused_step_resumes_with_its_remembered_parts(journal: Journal,
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_after_a_kill_it_does_too(shape: str) -> None:
+async def test_a_killed_step_resumes_with_its_remembered_parts(shape: str) -> None:
     begun = asyncio.Event()
 
     async def hang() -> None:
@@ -133,7 +133,7 @@ async def test_without_a_journal_a_step_remembers_while_it_runs() -> None:
     assert (await ended(graph(S).node("n", run).compile())).state.log == ["['a', 1]", "None"]
 
 
-async def test_what_cannot_be_recorded_fails_the_step() -> None:
+async def test_a_part_that_cannot_be_recorded_fails_the_step() -> None:
     async def run(ctx: NodeContext[S]) -> None:
         await ctx.remember("x", {"y": object()})
 

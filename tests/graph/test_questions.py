@@ -1,4 +1,4 @@
-"""People in the loop: live answers, and answers days later in a new process."""
+"""Questions to users: live answers, and answers days later in a new process."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Deps:
     broker: Broker | None = None
 
 
-# days later --------------------------------------------------------------------------------------------------
+# Days later
 
 
 async def test_without_a_host_a_question_pauses_and_an_answer_resumes() -> None:
@@ -155,7 +155,7 @@ async def test_an_unknown_answer_is_refused_and_names_the_open_ones() -> None:
     assert (await answered(compiled, journal, auth="JWT")).state.outputs == {"auth": "JWT"}
 
 
-async def test_an_answer_is_not_open_any_more_when_it_was_given() -> None:
+async def test_a_question_is_closed_by_its_answer() -> None:
     journal = MemoryJournal()
     compiled = graph(S).ask_user("one", "?").ask_user("two", "?").compile()
     await paused(compiled, journal)
@@ -189,7 +189,7 @@ async def test_each_iteration_of_a_loop_asks_again() -> None:
 
 
 async def test_a_paused_run_that_lost_its_answered_step_asks_for_nothing_twice() -> None:
-    """Killed after the answer was recorded and before the step was: the answer stands."""
+    """Killed after the answer was recorded and before the step was: the answer is kept."""
     from tests.graph.law_journals import KeptJournal
 
     journal = KeptJournal()
@@ -203,7 +203,7 @@ async def test_a_paused_run_that_lost_its_answered_step_asks_for_nothing_twice()
         assert result.state.log == ["a"]
 
 
-# waiting -----------------------------------------------------------------------------------------------------
+# Waiting
 
 
 async def test_a_wait_pauses_until_it_is_approved() -> None:
@@ -230,15 +230,15 @@ def is_done(state: S) -> bool:
 
 
 @pytest.mark.parametrize("approve", [True, is_done])
-async def test_auto_approve_lets_it_pass(approve: Any) -> None:
+async def test_auto_approve_skips_the_wait(approve: Any) -> None:
     compiled = graph(S).wait("?", auto_approve=approve).then(say("a")).compile()
     assert (await ended(compiled, {"done": True})).state.log == ["a"]
 
 
-# live --------------------------------------------------------------------------------------------------------
+# Live
 
 
-async def test_a_host_that_is_there_answers_into_the_running_node() -> None:
+async def test_a_live_host_answers_the_running_node() -> None:
     broker = Broker({"q": "yes", "n-1": "one", "mine": "two", "n-3": "three"})
     answers: list[Any] = []
 
@@ -279,7 +279,7 @@ async def test_a_later_host_receives_the_question() -> None:
     assert result.state.outputs == {"q": "late"}
 
 
-async def test_a_run_that_is_cancelled_while_somebody_thinks_asks_again() -> None:
+async def test_a_run_that_is_cancelled_before_the_answer_asks_again() -> None:
     asked = asyncio.Event()
 
     class Thinking(Broker):
@@ -315,7 +315,7 @@ async def test_two_branches_ask_at_once() -> None:
     assert (await ended(compiled, deps=Deps(broker))).state.outputs == {"a": "1", "b": "2"}
 
 
-# asking from a node ------------------------------------------------------------------------------------------
+# Asking from a node
 
 
 async def test_after_a_restart_a_node_starts_from_its_top_and_finds_its_answers_in_order() -> None:
@@ -351,7 +351,7 @@ async def test_a_node_cannot_swallow_a_pause() -> None:
     assert (await answered(compiled, journal, **{"n-1": "yes"})).state.text == "yes"
 
 
-async def test_a_pause_is_no_failure_and_is_not_tried_again() -> None:
+async def test_a_pause_is_not_a_failure_and_is_not_retried() -> None:
     from atomic.workflows import Retry, Skip
 
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -362,7 +362,7 @@ async def test_a_pause_is_no_failure_and_is_not_tried_again() -> None:
     await paused(compiled, journal)
 
 
-async def test_the_timeout_of_the_graph_excludes_waiting_for_a_person() -> None:
+async def test_the_timeout_of_the_graph_excludes_waiting_for_a_user() -> None:
     class Slow(Broker):
         async def ask(self, question: Question) -> str | list[str]:
             await asyncio.sleep(0.2)
@@ -372,10 +372,10 @@ async def test_the_timeout_of_the_graph_excludes_waiting_for_a_person() -> None:
     assert (await ended(compiled, deps=Deps(Slow({})))).state.outputs == {"q": "yes"}
 
 
-# branches ----------------------------------------------------------------------------------------------------
+# Branches
 
 
-async def test_branches_that_do_not_depend_on_the_answer_go_on_meanwhile() -> None:
+async def test_branches_that_do_not_need_the_answer_continue() -> None:
     journal = MemoryJournal()
     asking = graph(S).then(say("before")).ask_user("q", "?").then(say("behind"))
     free = graph(S).then(say("x")).then(say("y")).then(say("z"))
@@ -441,7 +441,7 @@ async def test_a_race_is_not_held_up_by_a_question() -> None:
     assert (result.status, result.state.log, ids(result)) == (RunStatus.COMPLETED, ["fast", "join"], [])
 
 
-async def test_a_question_of_a_loser_is_not_open_any_more() -> None:
+async def test_a_question_of_a_loser_is_closed() -> None:
     journal = MemoryJournal()
     branches: dict[str, Node[S]] = {"asks": ask_user_node("q", "?"), "fast": say("fast")}
     compiled = graph(S).parallel(branches, strategy="race").ask_user("later", "?").compile()
@@ -459,7 +459,7 @@ async def test_a_race_where_all_ask_is_decided_by_the_first_answer() -> None:
     assert (result.status, result.state.outputs) == (RunStatus.COMPLETED, {"b": "2"})
 
 
-async def test_a_failure_beside_a_question_fails_the_run_and_can_be_resumed() -> None:
+async def test_a_failure_next_to_a_question_fails_the_run_which_can_be_resumed() -> None:
     journal = MemoryJournal()
     compiled = graph(S).parallel([ask_user_node("q", "?"), fail("n")]).compile()
     result = await within(compiled.run(journal=journal, execution_id=RUN))
@@ -467,7 +467,7 @@ async def test_a_failure_beside_a_question_fails_the_run_and_can_be_resumed() ->
     assert (await answered(compiled, journal)).status is RunStatus.FAILED
 
 
-# signals -----------------------------------------------------------------------------------------------------
+# Signals
 
 
 async def signal_answer(compiled: CompiledGraph[S]) -> RunResult[S]:
@@ -478,7 +478,7 @@ async def signal_answer(compiled: CompiledGraph[S]) -> RunResult[S]:
     return await answered(compiled, journal, **{question.id: "yes"})
 
 
-async def test_human_input_required_is_a_question_behind_a_finished_step() -> None:
+async def test_human_input_required_is_a_question_after_a_finished_step() -> None:
     calls: list[int] = []
 
     async def run(ctx: NodeContext[S]) -> NodeResult:
@@ -508,7 +508,7 @@ async def test_human_input_required_at_the_very_end() -> None:
     assert (result.status, result.state.outputs) == (RunStatus.COMPLETED, {"n": "yes"})
 
 
-async def test_human_input_required_is_shown_to_a_host_that_is_there() -> None:
+async def test_human_input_required_is_shown_to_a_live_host() -> None:
     async def run(ctx: NodeContext[S]) -> NodeResult:
         return NodeResult({"log": ["n"]}, signals=[Signal("human_input_required", "is that right?")])
 
@@ -517,7 +517,7 @@ async def test_human_input_required_is_shown_to_a_host_that_is_there() -> None:
     assert result.state.outputs == {"n": "yes"}
 
 
-async def test_a_stream_tells_the_step_before_it_pauses() -> None:
+async def test_a_stream_yields_the_step_before_it_pauses() -> None:
     async def run(ctx: NodeContext[S]) -> NodeResult:
         return NodeResult({"log": ["n"]}, signals=[Signal("human_input_required", "is that right?")])
 
@@ -528,7 +528,7 @@ async def test_a_stream_tells_the_step_before_it_pauses() -> None:
     assert journal.list()[0].status == "paused"
 
 
-# answers belong to their questions -------------------------------------------------------------------------------
+# Answers belong to their questions
 
 
 async def name_and_age(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -557,7 +557,7 @@ async def test_answers_in_another_order_reach_their_questions(place: str) -> Non
     assert updates == [{"outputs": {"name": "Bob", "age": "42"}}]
 
 
-async def test_questions_with_one_text_are_told_apart_by_their_ids() -> None:
+async def test_questions_with_the_same_text_differ_by_their_ids() -> None:
     journal = MemoryJournal()
 
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -569,7 +569,7 @@ async def test_questions_with_one_text_are_told_apart_by_their_ids() -> None:
     assert (await answered(compiled, journal, **{"n-1": "first"})).state.log == ["first", "second"]
 
 
-async def test_a_question_that_is_asked_in_a_loop_takes_its_answers_in_order() -> None:
+async def test_a_question_in_a_loop_takes_its_answers_in_order() -> None:
     journal = MemoryJournal()
 
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -619,7 +619,7 @@ async def test_two_open_questions_with_one_id_are_refused(how: str) -> None:
 
 
 async def test_an_id_is_free_again_when_its_question_is_closed() -> None:
-    """Answered, lost in a race, or of an attempt that failed."""
+    """The question was answered, lost in a race, or belongs to a failed attempt."""
     journal = MemoryJournal()
 
     async def ask(ctx: NodeContext[S]) -> None:
@@ -670,7 +670,7 @@ async def test_a_question_that_is_inserted_does_not_shift_the_answers(named: boo
     assert (result.status, result.state.log) == (RunStatus.COMPLETED, ["Age? 42", "Name? Bob", "Town? Rome"])
 
 
-async def test_a_question_with_another_text_is_asked_again_and_that_is_said() -> None:
+async def test_a_question_with_another_text_is_asked_again_with_a_reason() -> None:
     journal = MemoryJournal()
     old = asks(Question("Delete the file?", id="sure"), "Well?")
     new = asks(Question("Delete the disk?", id="sure"), "Well?")

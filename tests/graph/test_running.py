@@ -1,4 +1,4 @@
-"""What `run` and `stream` answer, and the bounds of a run."""
+"""The results of `run` and `stream`, and the limits of a run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_there_are_five_ways_to_end() -> None:
     assert set(RunStatus) == {"completed", "failed", "cancelled", "paused", "blocked"}
 
 
-async def test_what_nodes_do_never_raises() -> None:
+async def test_run_never_raises_an_exception_of_a_node() -> None:
     class OddError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("even its text fails")
@@ -55,7 +55,7 @@ async def test_what_nodes_do_never_raises() -> None:
 @pytest.mark.parametrize(
     "error", [KeyError("key"), ValueError(), StopIteration("x"), AssertionError(), OSError(2, "no")]
 )
-async def test_every_exception_becomes_a_failure_that_says_its_kind(error: Exception) -> None:
+async def test_every_exception_becomes_a_failure_with_its_type(error: Exception) -> None:
     async def run(ctx: NodeContext[S]) -> None:
         raise error
 
@@ -67,13 +67,13 @@ async def test_every_exception_becomes_a_failure_that_says_its_kind(error: Excep
     assert kind in await failed(graph(S).tool("n", run=tool).compile(), "n: ")
 
 
-async def test_the_cause_of_a_failure_can_be_had() -> None:
+async def test_a_failure_has_its_cause() -> None:
     result = await within(graph(S).then(fail("n")).compile().run())
     assert result.error is not None
     assert isinstance(result.error.__cause__, ValueError)
 
 
-# streams -----------------------------------------------------------------------------------------------------
+# Streams
 
 
 async def test_a_stream_gives_each_step_as_it_finishes() -> None:
@@ -85,7 +85,7 @@ async def test_a_stream_gives_each_step_as_it_finishes() -> None:
 
     seen: list[tuple[Any, ...]] = []
     async for step in graph(S).then(say("a")).node("b", later).compile().stream():
-        go.set()  # only whoever was told about the first step lets the second one go on
+        go.set()  # the second step waits until the stream has yielded the first
         seen.append((step.node_id, step.state.log, dict(step.update or {}), step.status, step.error, step.attempt))
         assert step.seconds >= 0
         assert list(step.events) == []
@@ -115,7 +115,7 @@ async def test_a_stream_of_a_parallel_gives_steps_as_they_come() -> None:
     assert ids == ["fast", "slow"]
 
 
-async def told(*modes: str) -> list[StreamEvent]:
+async def streamed(*modes: str) -> list[StreamEvent]:
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
         ctx.emit("note", 1)
         return {"text": "x"}
@@ -127,9 +127,9 @@ async def told(*modes: str) -> list[StreamEvent]:
 async def _nothing(ctx: NodeContext[S]) -> None: ...
 
 
-async def test_modes_are_told_per_step_in_their_order() -> None:
-    news = await told("updates", "events", "debug", "values")
-    assert [(event.mode, event.node_id) for event in news] == [
+async def test_modes_are_streamed_per_step_in_their_order() -> None:
+    events = await streamed("updates", "events", "debug", "values")
+    assert [(event.mode, event.node_id) for event in events] == [
         ("updates", "a"),
         ("events", "a"),
         ("debug", "a"),
@@ -137,17 +137,17 @@ async def test_modes_are_told_per_step_in_their_order() -> None:
         ("debug", "quiet"),
         ("values", "quiet"),
     ]
-    assert news[0].data == {"text": "x"}
-    assert (news[1].data.type, news[1].data.data) == ("note", 1)
-    assert news[3].data.text == "x"
+    assert events[0].data == {"text": "x"}
+    assert (events[1].data.type, events[1].data.data) == ("note", 1)
+    assert events[3].data.text == "x"
 
 
 async def test_the_order_of_modes_is_the_callers() -> None:
-    assert [event.mode for event in await told("values", "updates")] == ["values", "updates", "values"]
+    assert [event.mode for event in await streamed("values", "updates")] == ["values", "updates", "values"]
 
 
-async def test_where_there_is_no_update_none_is_told() -> None:
-    assert [event.node_id for event in await told("updates")] == ["a"]
+async def test_steps_without_an_update_are_not_streamed_as_updates() -> None:
+    assert [event.node_id for event in await streamed("updates")] == ["a"]
 
 
 async def test_an_unknown_mode_is_refused_with_the_nearest() -> None:
@@ -211,7 +211,7 @@ async def test_resuming_can_be_streamed_too() -> None:
     assert modes == []  # completed: nothing runs
 
 
-# bounds ------------------------------------------------------------------------------------------------------
+# Bounds
 
 
 async def test_more_steps_than_max_steps_fail_with_the_number() -> None:
@@ -306,7 +306,7 @@ async def test_a_long_chain_does_not_recurse() -> None:
     assert len((await ended(compiled)).state.log) == 2000
 
 
-# edges -------------------------------------------------------------------------------------------------------
+# Edges
 
 
 def edges(*edges: Edge, nodes: str = "abcdefg", **options: Any) -> Any:
@@ -315,7 +315,7 @@ def edges(*edges: Edge, nodes: str = "abcdefg", **options: Any) -> Any:
     return compile_graph(GraphConfig(start_node="a", nodes=chosen, edges=list(edges), state=S, **options))
 
 
-async def test_the_first_conditional_edge_that_holds_is_taken_whatever_stands_before_it() -> None:
+async def test_the_first_conditional_edge_that_holds_is_taken() -> None:
     compiled = edges(
         Edge("a", "b"),
         Edge("a", "c", condition=lambda s: s.count > 1),
@@ -326,7 +326,7 @@ async def test_the_first_conditional_edge_that_holds_is_taken_whatever_stands_be
     assert (await ended(compiled)).state.log == ["a", "b"]
 
 
-async def test_only_conditions_and_none_holds_is_a_failure() -> None:
+async def test_a_node_without_a_true_condition_fails() -> None:
     text = await failed(edges(Edge("a", "b", condition=lambda s: False)), "a: ")
     assert "no edge from 'a' matched" in text
 
@@ -343,7 +343,7 @@ async def test_edges_without_condition_are_branches_that_join_where_they_meet() 
     assert (await ended(compiled)).state.log == ["a", "b", "c", "d", "e", "f", "g"]
 
 
-async def test_a_branch_that_turns_away_is_not_waited_for() -> None:
+async def test_a_join_does_not_wait_for_a_branch_that_leads_elsewhere() -> None:
     compiled = edges(
         Edge("a", "b"), Edge("a", "c"), Edge("b", "d"),
         Edge("c", "e", condition=lambda s: True), Edge("c", "d"), Edge("d", "f"),
@@ -351,7 +351,7 @@ async def test_a_branch_that_turns_away_is_not_waited_for() -> None:
     assert sorted((await ended(compiled)).state.log) == ["a", "b", "c", "d", "e", "f"]
 
 
-async def test_a_cycle_is_entered_again_as_often_as_its_bound_says() -> None:
+async def test_a_cycle_is_repeated_up_to_its_limit() -> None:
     again = Edge("b", "a", condition=lambda s: s.log.count("b") < 4)
     compiled = edges(Edge("a", "b"), again, Edge("b", "c"), max_iterations=3)
     assert (await ended(compiled)).state.log == ["a", "b"] * 4 + ["c"]
@@ -374,7 +374,7 @@ async def test_a_cycle_that_is_entered_from_outside_starts_from_zero() -> None:
     assert (await ended(compiled)).state.log == ["a", "b", "b", "b", "c"] * 2 + ["d"]
 
 
-async def test_a_join_behind_a_node_that_leads_to_itself() -> None:
+async def test_a_join_after_a_node_that_leads_to_itself_runs_once() -> None:
     first = asyncio.Event()
 
     async def slow(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -468,7 +468,7 @@ async def test_branches_inside_a_cycle_join_once_each_time() -> None:
     assert (await ended(compiled)).state.log == ["a", "b", "c", "d"] * 3 + ["e"]
 
 
-async def test_composites_stand_between_edges_too() -> None:
+async def test_edges_may_lead_to_and_from_composites() -> None:
     nodes: list[Node[S]] = [
         parallel_node("p", [say("x"), say("y")]),
         map_node("m", over=lambda s: [1, 2], node=say("z")),

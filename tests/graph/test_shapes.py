@@ -29,7 +29,7 @@ from atomic.workflows import (
 from tests.graph.small import RUN, S, ended, failed, say, within, write
 from tests.support.waits import eventually
 
-# the chain ---------------------------------------------------------------------------------------------------
+# The chain
 
 
 async def test_the_first_call_is_the_entry_and_the_graph_ends_after_the_last() -> None:
@@ -104,7 +104,7 @@ def test_composites_number_themselves() -> None:
     assert {"if-1", "loop-1", "parallel-1", "wait-1", "wait-2", "mine"} <= set(ids)
 
 
-# if ----------------------------------------------------------------------------------------------------------
+# If
 
 
 @pytest.mark.parametrize(("count", "log"), [(3, ["then"]), (2, ["elif"]), (1, ["elif2"]), (0, ["else"])])
@@ -123,18 +123,18 @@ async def test_the_first_branch_that_holds_is_taken(count: int, log: list[str]) 
     assert (await ended(compiled, {"count": count})).state.log == [*log, "behind"]
 
 
-async def test_an_if_that_does_not_hold_is_passed_by() -> None:
+async def test_an_if_that_does_not_hold_is_skipped() -> None:
     compiled = graph(S).if_(lambda s: False, then=[say("then")]).then(say("behind")).compile()
     assert (await ended(compiled)).state.log == ["behind"]
 
 
-async def test_what_holds_is_truth_not_true() -> None:
+async def test_conditions_hold_for_any_truthy_value() -> None:
     compiled = graph(S).if_(lambda s: s.log, then=[say("then")]).compile()
     assert (await ended(compiled, {"log": ["x"]})).state.log == ["x", "then"]
     assert (await ended(compiled)).state.log == []
 
 
-async def test_ifs_loops_parallels_and_maps_are_no_steps() -> None:
+async def test_ifs_loops_parallels_and_maps_are_not_steps() -> None:
     compiled = (
         graph(S)
         .if_(lambda s: True, then=[say("a")])
@@ -150,7 +150,7 @@ async def test_ifs_loops_parallels_and_maps_are_no_steps() -> None:
     assert journal.list()[0].steps == 6
 
 
-# loops -------------------------------------------------------------------------------------------------------
+# Loops
 
 
 async def test_until_is_checked_after_each_iteration() -> None:
@@ -218,7 +218,7 @@ async def test_a_parallel_inside_a_loop_inside_an_if() -> None:
     assert (await ended(compiled)).state.log == ["no", "end"]
 
 
-# maps --------------------------------------------------------------------------------------------------------
+# Maps
 
 
 async def test_a_map_gives_each_item_its_place_and_lists_the_outputs_in_item_order() -> None:
@@ -316,7 +316,7 @@ async def test_items_do_not_see_each_other() -> None:
     assert (await ended(compiled.compile())).state.log == ["before", *"01234"]
 
 
-# subgraphs ---------------------------------------------------------------------------------------------------
+# Subgraphs
 
 
 class Child(State):
@@ -340,7 +340,7 @@ async def test_fields_of_the_same_name_go_in_and_come_back() -> None:
     assert (final["text"], final["own"], final["log"]) == ("hi!!", 9, ["a", "sub/x", "sub/y"])
 
 
-async def test_mappers_say_what_goes_in_and_what_comes_back() -> None:
+async def test_mappers_translate_the_input_and_output_of_a_subgraph() -> None:
     child = graph(Child).then(child_node("x")).compile()
     compiled = graph(S).subgraph(
         "sub",

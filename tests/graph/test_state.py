@@ -1,4 +1,4 @@
-"""What a state is, and how updates meet it."""
+"""States, and how updates are merged into them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_the_engine_fills_in_id_and_time() -> None:
 
 
 @pytest.mark.parametrize("shape", ["parallel", "map", "subgraph", "edges"])
-async def test_the_time_is_that_of_the_last_step_wherever_it_ran(shape: str) -> None:
+async def test_the_state_has_the_time_of_the_last_step_in_any_shape(shape: str) -> None:
     branches = {
         "parallel": graph(S).parallel([say("a"), say("b")]),
         "map": graph(S).map("m", over=lambda s: [1], node=say("a")),
@@ -85,7 +85,7 @@ async def test_the_time_is_that_of_the_last_step_wherever_it_ran(shape: str) -> 
     assert compiled.load(journal, RUN).last_updated == state.last_updated
 
 
-async def test_the_time_is_that_of_the_last_step_even_if_it_wrote_nothing() -> None:
+async def test_a_step_without_an_update_sets_the_time() -> None:
     async def nothing(ctx: NodeContext[S]) -> None:
         assert ctx.state.log == ["a"]
         await asyncio.sleep(0.005)
@@ -114,7 +114,7 @@ class Boxed(State):
     box: Box = Box()
 
 
-# Python 3.14 keeps these annotations as a function; a workflow file need not import them from __future__.
+# Python 3.14 stores these annotations as a function; a workflow file needs no __future__.
 UNQUOTED = """
 class Own(State):
     names: list[str] = ["a"]
@@ -126,7 +126,7 @@ class Own(State):
 
 def test_defaults_of_a_class_with_plain_annotations_are_not_shared() -> None:
     module: dict[str, Any] = {"State": State, "Box": Box, "__name__": __name__}
-    exec(compile(UNQUOTED, "<file>", "exec", dont_inherit=True), module)  # as a workflow file is run
+    exec(compile(UNQUOTED, "<file>", "exec", dont_inherit=True), module)  # like a workflow file
     one, other = module["Own"](), module["Own"]()
     one.names.append("b")
     one.box.items.append("b")
@@ -153,7 +153,7 @@ async def test_defaults_are_never_shared_between_two_states() -> None:
     assert (fresh.names, fresh.table, fresh.box.items, fresh.outputs) == ([], {"a": []}, [], {})
 
 
-# reducers ----------------------------------------------------------------------------------------------------
+# Reducers
 
 
 def put_before(current: str, update: str) -> str:
@@ -211,9 +211,9 @@ class Reduced(State):
         ("bounded", 1, 2, 3),
     ],
 )
-async def test_each_reducer_merges_as_its_name_says(field: str, current: Any, update: Any, expected: Any) -> None:
+async def test_each_reducer_merges_according_to_its_name(field: str, current: Any, update: Any, expected: Any) -> None:
     async def run(ctx: NodeContext[Reduced]) -> dict[str, Any]:
-        assert getattr(ctx.state, field) == current  # the input went through no reducer
+        assert getattr(ctx.state, field) == current  # no reducer changed the input
         return {field: update}
 
     journal = MemoryJournal()
@@ -229,12 +229,12 @@ async def test_outputs_are_merged_by_key() -> None:
     assert (await ended(compiled)).state.outputs == {"x": 1, "y": 2}
 
 
-async def test_a_node_changes_only_what_it_returns() -> None:
+async def test_a_node_changes_only_the_fields_it_returns() -> None:
     result = await ended(graph(S).then(write("a", text="new")).compile(), {"text": "old", "count": 3, "log": ["x"]})
     assert (result.state.text, result.state.count, result.state.log) == ("new", 3, ["x"])
 
 
-# values that do not fit --------------------------------------------------------------------------------------
+# Values that do not fit
 
 
 async def test_an_unknown_field_fails_the_node_and_names_the_nearest() -> None:
@@ -242,7 +242,7 @@ async def test_an_unknown_field_fails_the_node_and_names_the_nearest() -> None:
     assert '"text"' in text
 
 
-async def test_the_state_before_a_failed_node_stands() -> None:
+async def test_a_failed_node_leaves_the_state_unchanged() -> None:
     compiled = graph(S).then(write("a", text="kept")).then(write("b", log=["lost"], text=7)).compile()
     result = await within(compiled.run())
     assert str(result.error).startswith("b, text: ")
@@ -263,7 +263,7 @@ async def test_the_state_before_a_failed_node_stands() -> None:
         ({"outputs": {"x": {"deep": [object()]}}}, "n, outputs.x.deep[0]: "),
     ],
 )
-async def test_a_value_of_another_type_fails_with_the_path_of_what_does_not_fit(update: Any, where: str) -> None:
+async def test_a_value_of_another_type_fails_with_its_path(update: Any, where: str) -> None:
     async def run(ctx: NodeContext[Review]) -> Any:
         return update
 
@@ -287,7 +287,7 @@ async def test_bounds_of_a_field_hold_for_updates() -> None:
 
 
 @pytest.mark.parametrize("field", ["execution_id", "last_updated"])
-async def test_a_node_cannot_write_what_belongs_to_the_engine(field: str) -> None:
+async def test_a_node_cannot_write_fields_of_the_engine(field: str) -> None:
     await failed(graph(S).then(write("n", **{field: "x"})).compile(), f"n, {field}: ")
 
 
@@ -295,7 +295,7 @@ async def test_a_number_too_large_to_record_fails_its_node() -> None:
     await failed(graph(S).then(write("n", count=2**70)).compile(), "n, count: ")
 
 
-async def test_a_sum_that_grows_too_large_to_record_is_no_crash() -> None:
+async def test_a_sum_that_is_too_large_to_record_does_not_crash() -> None:
     async def run(ctx: NodeContext[S]) -> NodeResult:
         return NodeResult({"total": 2**62}, signals=["checkpoint"])
 
@@ -333,11 +333,11 @@ async def test_an_input_without_a_required_field_is_refused() -> None:
     assert (await within(compiled.run(Required(prompt="x")))).state.prompt == "x"
 
 
-# what was handed out -----------------------------------------------------------------------------------------
+# States and updates that were handed out
 
 
 async def test_a_state_that_was_handed_out_never_changes() -> None:
-    kept: list[tuple[Any, Any]] = []  # what was handed out, and a copy of that moment
+    kept: list[tuple[Any, Any]] = []  # each returned state, and a copy made at that moment
 
     def keep(value: Any) -> Any:
         kept.append((value, copy.deepcopy(value)))
@@ -381,20 +381,20 @@ async def test_a_state_that_was_handed_out_never_changes() -> None:
     assert len(kept) > 40
 
 
-async def test_what_a_node_returned_is_its_own_again() -> None:
+async def test_a_node_may_change_its_update_after_it_returned() -> None:
     mine = ["a"]
 
     async def first(ctx: NodeContext[S]) -> dict[str, Any]:
         return {"log": mine, "outputs": {"x": mine}}
 
     async def second(ctx: NodeContext[S]) -> dict[str, Any]:
-        mine.append("changed behind the engine's back")
+        mine.append("changed later")
         return {"log": ["b"]}
 
     result = await ended(graph(S).node("first", first).node("second", second).compile())
     assert result.state.log == ["a", "b"]
     assert result.state.outputs["x"] == ["a"]
-    assert mine == ["a", "changed behind the engine's back"]
+    assert mine == ["a", "changed later"]
 
 
 async def test_an_input_stays_as_it_was() -> None:
@@ -427,7 +427,7 @@ async def test_a_reducer_that_changes_its_argument_spoils_nothing() -> None:
     assert compiled.load(journal, RUN) == states[-1]
 
 
-# live and resumed --------------------------------------------------------------------------------------------
+# Live and resumed
 
 
 class Colour(enum.Enum):
@@ -511,7 +511,7 @@ UNORDERED = ("last_updated", "numbers", "frozen")
 
 
 def repr_of(state: State) -> list[str]:
-    """Types too: 1 and 1.0, a list and a tuple are not the same."""
+    """Return the fields with their types: 1 and 1.0 differ, as do a list and a tuple."""
     return [repr(getattr(state, name)) for name in state.__struct_fields__ if name not in UNORDERED]
 
 
@@ -537,7 +537,7 @@ def test_reducers_are_plain_functions_too() -> None:
     assert reducers.sum(1, 2) == 3
 
 
-# comparisons and reducers --------------------------------------------------------------------------------------
+# Comparisons and reducers
 
 
 def test_states_that_are_equal_are_not_unequal() -> None:
@@ -580,7 +580,7 @@ class Strict(State):
     ],
 )
 @pytest.mark.parametrize("beside", [{}, {"log": ["x"]}], ids=["alone", "beside another"])
-async def test_what_a_reducer_returns_must_fit_its_field(
+async def test_the_result_of_a_reducer_must_fit_its_field(
     field: str, value: Any, reason: str, beside: dict[str, Any]
 ) -> None:
     async def run(ctx: Any) -> Any:

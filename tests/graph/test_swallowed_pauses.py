@@ -84,7 +84,7 @@ SWALLOWERS = (gathered, waited, left_behind, returned_in_finally, excepted, supp
 
 @pytest.mark.parametrize("place", ["plain", "retried", "timed", "branch", "item", "subgraph"])
 @pytest.mark.parametrize("run", SWALLOWERS)
-async def test_the_run_is_paused_and_goes_on_with_the_answers(run: Run, place: str) -> None:
+async def test_the_run_is_paused_and_continues_with_the_answers(run: Run, place: str) -> None:
     journal = MemoryJournal()
     inner = graph(S).node("n", run)
     built = (
@@ -106,7 +106,7 @@ async def test_the_run_is_paused_and_goes_on_with_the_answers(run: Run, place: s
     assert (result.status, result.state.log) == (RunStatus.COMPLETED, ["1", "2", "next"])
 
 
-async def test_a_question_in_a_task_that_has_not_begun_is_asked() -> None:
+async def test_a_question_in_a_task_that_has_not_started_stays_open() -> None:
     journal = MemoryJournal()
 
     async def left_at_once(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -132,7 +132,7 @@ async def test_a_question_without_await_fails_the_node() -> None:
         call.close()
 
 
-async def test_a_failure_beside_a_swallowed_pause_fails_the_step() -> None:
+async def test_a_failure_after_a_swallowed_pause_fails_the_step() -> None:
     journal = MemoryJournal()
     healthy: list[bool] = []
 
@@ -153,7 +153,7 @@ async def test_a_failure_beside_a_swallowed_pause_fails_the_step() -> None:
     assert (result.status, result.state.text) == (RunStatus.COMPLETED, "1")
 
 
-async def test_a_handled_failure_beside_a_swallowed_pause_leaves_no_question() -> None:
+async def test_a_handled_failure_after_a_swallowed_pause_leaves_no_question() -> None:
     async def run(ctx: NodeContext[S]) -> None:
         with contextlib.suppress(BaseException):
             await ctx.ask(q("a"))
@@ -192,7 +192,7 @@ class Host:
         return await self.answer
 
 
-async def test_a_live_question_that_timed_out_is_no_pause() -> None:
+async def test_a_live_question_that_timed_out_does_not_pause() -> None:
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
         try:
             return {"text": await asyncio.wait_for(ctx.ask(q("a")), 0.01)}
@@ -203,7 +203,7 @@ async def test_a_live_question_that_timed_out_is_no_pause() -> None:
     assert (result.status, ids(result), result.state.text) == (RunStatus.COMPLETED, [], "nobody")
 
 
-async def test_a_step_waits_for_the_answer_to_a_live_question_that_it_left_behind() -> None:
+async def test_a_step_waits_for_the_answer_to_a_live_question_of_its_task() -> None:
     journal, host = MemoryJournal(), Host()
     tasks: list[asyncio.Future[Any]] = []
 

@@ -1,4 +1,4 @@
-"""For every graph: failures, stops, retries and questions change when something is done, not what comes of it."""
+"""Failures, stops, retries and questions do not change the result of any graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Graph = CompiledGraph[LawState]
 
 
 async def check_every_failure(graph: Graph, outside: Outside, expected: Expected) -> None:
-    """Let each execution fail once, and go on."""
+    """Let each execution fail once, then resume."""
     for place in range(1, len(expected.seen) + 1):
         journal = MemoryJournal()
         outside.clear()
@@ -35,7 +35,7 @@ async def check_every_failure(graph: Graph, outside: Outside, expected: Expected
 
 
 async def check_every_stop(graph: Graph, outside: Outside, expected: Expected) -> None:
-    """Close the stream behind each step, and go on."""
+    """Close the stream after each step, then resume."""
     for place in range(1, len(expected.ran)):
         journal = MemoryJournal()
         outside.clear()
@@ -48,7 +48,7 @@ async def check_every_stop(graph: Graph, outside: Outside, expected: Expected) -
 
 
 async def answered(graph: Graph, journal: MemoryJournal, result: RunResult[LawState], luck: int) -> RunResult[LawState]:
-    """Answer some of the open questions at a time, until there are none."""
+    """Answer some of the open questions at a time, until all are answered."""
     while result.status is RunStatus.PAUSED:
         open_ids = [question.id for question in result.questions]
         assert len(set(open_ids)) == len(open_ids)
@@ -59,21 +59,21 @@ async def answered(graph: Graph, journal: MemoryJournal, result: RunResult[LawSt
 
 @given(plans(), PAUSES)
 @settings(max_examples=40)
-def test_wherever_a_step_fails_the_run_goes_on_from_there(plan: Plan, pauses: int) -> None:
+def test_a_run_resumes_from_any_failed_step(plan: Plan, pauses: int) -> None:
     expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
     asyncio.run(check_every_failure(compiled(plan, outside), outside, expected))
 
 
 @given(plans(), PAUSES)
 @settings(max_examples=40)
-def test_wherever_a_stream_is_closed_the_run_goes_on_from_there(plan: Plan, pauses: int) -> None:
+def test_a_run_resumes_from_any_closed_stream(plan: Plan, pauses: int) -> None:
     expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
     asyncio.run(check_every_stop(compiled(plan, outside), outside, expected))
 
 
 @given(edge_plans(), PAUSES)
 @settings(max_examples=40)
-def test_branches_made_by_edges_go_on_after_failures_and_stops_too(plan: Plan, pauses: int) -> None:
+def test_branches_made_by_edges_resume_after_failures_and_stops(plan: Plan, pauses: int) -> None:
     expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
     graph = wired(plan, outside)
     asyncio.run(check_every_failure(graph, outside, expected))
@@ -90,7 +90,7 @@ def test_retries_change_nothing_and_survive_any_cut(plan: Plan, pauses: int, sna
 
 @given(plans(), PAUSES)
 @settings(max_examples=15)
-def test_failures_that_somebody_looked_after_survive_any_cut(plan: Plan, pauses: int) -> None:
+def test_handled_failures_survive_any_cut(plan: Plan, pauses: int) -> None:
     expected, outside = expected_of(plan, most=30), Outside(pauses, threads=False, skips=True)
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=False))
 
@@ -123,7 +123,7 @@ def test_attempts_of_a_step_are_counted_over_every_kill(plan: Plan, pauses: int)
 
 @given(plans(), PAUSES, st.integers(0, 5))
 @settings(max_examples=60)
-def test_questions_change_nothing_whoever_answers_in_which_order(plan: Plan, pauses: int, luck: int) -> None:
+def test_the_order_of_answers_does_not_change_the_result(plan: Plan, pauses: int, luck: int) -> None:
     expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False, asks=True)
 
     async def check() -> None:
@@ -173,7 +173,7 @@ async def check_cut_questions(graph: Graph, outside: Outside, expected: Expected
 
 @given(plans(contests=True), PAUSES)
 @settings(max_examples=80)
-def test_of_a_race_only_the_winner_is_left(plan: Plan, pauses: int) -> None:
+def test_only_the_winner_of_a_race_remains(plan: Plan, pauses: int) -> None:
     expected, outside = expected_of(plan), Outside(pauses, threads=False)
     assert_ended_as(expected, asyncio.run(compiled(plan, outside).run()))
     assert Counter(seen for seen in outside.seen if not loses(seen[0])) == Counter(expected.seen)

@@ -18,14 +18,14 @@ FILES = sorted(CASES.glob("*.txt"))
 
 
 def expected_errors(case: Path) -> dict[int, str]:
-    """Lines that end with `# E: words` must be errors whose text has these words; all others must be clean."""
+    """Return the expected errors: the text after `# E:`, by line."""
     lines = case.read_text().splitlines()
     return {number: line.partition("# E:")[2].strip() for number, line in enumerate(lines) if "# E:" in line}
 
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
-    """What pyright (strict) says, by case and line."""
+    """Return the messages of pyright (strict) by case and line."""
     folder = tmp_path_factory.mktemp("typing")
     for case in FILES:
         (folder / f"{case.stem}.py").write_text(case.read_text())
@@ -46,7 +46,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, st
         "--project",
         str(folder),
     ]
-    quiet = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # else it asks the network for a newer one
+    quiet = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # no network requests
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=folder, env=quiet)
     found: dict[str, dict[int, str]] = {case.stem: {} for case in FILES}
     for message in json.loads(done.stdout)["generalDiagnostics"]:

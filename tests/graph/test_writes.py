@@ -1,4 +1,4 @@
-"""Branches that write the same field: refused by `compile` where the source shows it, else at the join."""
+"""Branches that write the same field are refused by `compile`, or at the join."""
 
 from __future__ import annotations
 

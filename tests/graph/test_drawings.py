@@ -163,7 +163,7 @@ def inside() -> CompiledGraph[Review]:
 
 
 def cycle() -> CompiledGraph[Review]:
-    """A loop that is entered, and left, in the middle of what it repeats."""
+    """Return a loop that is entered and left in the middle of its body."""
     fixer = [agent("fix"), tool("format")]
     return review_cycle(
         Review, executor=agent("execute"), reviewer=agent("judge"), fixer=fixer, until=lambda s: not s.findings
@@ -176,7 +176,7 @@ GRAPHS = {made.__name__: made() for made in MADE}
 
 @pytest.mark.parametrize("columns", [100, 40])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_drawings_look_as_they_did(name: str, columns: int) -> None:
+def test_drawings_match_their_snapshots(name: str, columns: int) -> None:
     path = SNAPSHOTS / f"{name}-{columns}.txt"
     drawn = GRAPHS[name].draw(columns)
     if os.environ.get("UPDATE_SNAPSHOTS"):
@@ -234,7 +234,7 @@ def test_node_ids_are_in_the_order_of_reading_with_composites_and_subgraphs() ->
     assert GRAPHS["routed"].node_ids[5:] == ("check", "lint", "test", "done")
 
 
-# words -------------------------------------------------------------------------------------------------------
+# Words
 
 
 @pytest.mark.parametrize(
@@ -252,26 +252,26 @@ def test_a_text_is_cut_between_signs() -> None:
     assert cut("short", 0) == ""
 
 
-def test_nothing_that_moves_the_cursor_or_turns_the_writing_is_shown_as_it_is() -> None:
+def test_control_and_direction_characters_are_escaped() -> None:
     assert clean("a\x1b[31m\nb\u202ec\u200dd") == "a\\x1b[31m b\\u202ecd"
     assert clean("\u0301x") == "◌\u0301x"
 
 
-def told(asked: Callable[[Any], Any]) -> str:
-    return condition(asked)
+def label_of(predicate: Callable[[Any], Any]) -> str:
+    return condition(predicate)
 
 
 def test_a_condition_is_called_by_its_name_or_by_its_own_text() -> None:
     limit = 3
     assert condition(is_stale) == "is_stale"
     assert condition(partial(is_stale)) == "is_stale"
-    assert told(lambda s: not s.done) == "not s.done"
-    assert told(lambda s: len(s.findings) > limit and s.name == "größe") == (
+    assert label_of(lambda s: not s.done) == "not s.done"
+    assert label_of(lambda s: len(s.findings) > limit and s.name == "größe") == (
         'len(s.findings) > limit and s.name == "größe"'
     )
-    assert told(lambda s: any(f.new for f in s.findings)) == "any(f.new for f in s.findings)"
-    assert told(
-        lambda s: s.done  # a remark
+    assert label_of(lambda s: any(f.new for f in s.findings)) == "any(f.new for f in s.findings)"
+    assert label_of(
+        lambda s: s.done  # a comment
         or s.stale
     ) == "s.done or s.stale"  # fmt: skip
     assert condition(re.compile("x")) == "Pattern"
@@ -279,16 +279,16 @@ def test_a_condition_is_called_by_its_name_or_by_its_own_text() -> None:
 
 def test_a_lambda_whose_source_has_changed_is_not_quoted() -> None:
     code = compile("lambda s: s.done", "changed.py", "eval")
-    asked = FunctionType(next(const for const in code.co_consts if hasattr(const, "co_code")), {})
+    predicate = FunctionType(next(const for const in code.co_consts if hasattr(const, "co_code")), {})
     linecache.cache["changed.py"] = (16, None, ["lambda s: s.fail"], "changed.py")
-    assert condition(asked) == "…"
+    assert condition(predicate) == "…"
     linecache.cache["changed.py"] = (16, None, ["lambda s: s.done"], "changed.py")
-    assert condition(asked) == "s.done"
+    assert condition(predicate) == "s.done"
     del linecache.cache["changed.py"]
-    assert condition(asked) == "…"
+    assert condition(predicate) == "…"
 
 
-# Mermaid and SVG ---------------------------------------------------------------------------------------------
+# Mermaid and SVG
 
 HOSTILE = '"]; click n1 "javascript:x" %%{init: {}}%% <script>&amp;</script> `end` | #quot;'
 
@@ -317,7 +317,7 @@ def test_mermaid_shows_structure_kinds_and_labels() -> None:
     assert text.startswith("flowchart TD\n")
     assert 'subgraph g1["loop-1 · until s.done and not s.findings · at most 5 times"]' in text
     assert 'subgraph g2["parallel-1 · all at once"]' in text
-    assert re.search(r'n\d+\["plan', text) is None  # an agent is round
+    assert re.search(r'n\d+\["plan', text) is None  # an agent has round corners
     assert re.search(r'n\d+\(\["plan<br/>Split the work"\]\):::agent', text)
     assert re.search(r'n\d+\[/"approve"/\]:::ask', text)
     assert re.search(r'-->\|"if s.findings"\| n\d+', text)
@@ -343,7 +343,7 @@ def test_mermaid_asks_a_cycle_in_its_middle() -> None:
     assert f'{asked} -->|"done"| {ids["end"]}' in text
 
 
-def test_hostile_names_stay_words_in_mermaid() -> None:
+def test_hostile_names_stay_text_in_mermaid() -> None:
     text = hostile().mermaid()
     assert "javascript:" not in text
     assert "%%{" not in text
@@ -353,7 +353,7 @@ def test_hostile_names_stay_words_in_mermaid() -> None:
         assert line.count('"') in (0, 2)
 
 
-def test_hostile_names_stay_words_in_an_svg() -> None:
+def test_hostile_names_stay_text_in_an_svg() -> None:
     picture = ET.fromstring(hostile().svg())
     assert {element.tag.rpartition("}")[2] for element in picture.iter()} <= {
         "svg", "title", "style", "rect", "text", "g", "path", "polygon", "circle",
@@ -362,7 +362,7 @@ def test_hostile_names_stay_words_in_an_svg() -> None:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_an_svg_needs_nothing_beside_itself_and_knows_light_and_dark(name: str) -> None:
+def test_an_svg_is_self_contained_and_supports_light_and_dark(name: str) -> None:
     text = GRAPHS[name].svg()
     assert text.count("http") == 1  # the name of the SVG namespace
     assert "url(" not in text

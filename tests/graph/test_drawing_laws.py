@@ -1,4 +1,4 @@
-"""What holds for the picture of every graph: it fits, nothing covers anything else, and nothing is missing."""
+"""Every drawing of a graph fits, is complete, and has no overlaps."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Graphs:
     def name(self) -> str:
         self._count += 1
         letters = "".join(c for c in self.words() if c.isprintable() and c not in "/[]#|:")
-        return f"{letters}~{self._count}"  # a sign between them: "2" and 2 must not be "" and 22
+        return f"{letters}~{self._count}"  # a separator: ("2", 2) must differ from ("", 22)
 
     def step(self) -> Node[State]:
         name, about = self.name(), self.words()
@@ -138,7 +138,7 @@ class Graphs:
                 return chain.then(self.step())
 
     def scope(self, depth: int) -> Builder:
-        """A chain that may have a catcher, and a decision at its end that leads back."""
+        """Draw a chain that may have a catcher, and a decision at its end that leads back."""
         chain = self.chain(depth)
         first = chain.items[0].id
         if self.maybe() and first:
@@ -178,11 +178,11 @@ def webs(draw: Draw) -> CompiledGraph[State]:
 
 
 def shown(compiled: CompiledGraph[State]) -> list[str]:
-    """How the ids look in a picture: without the subgraph they stand in."""
+    """Return the ids as a drawing shows them: without the subgraph that contains them."""
     return [clean(name.rpartition("/")[2]) for name in compiled.node_ids]
 
 
-# text --------------------------------------------------------------------------------------------------------
+# Text
 
 
 @given(graphs(), WIDTHS)
@@ -204,11 +204,11 @@ def test_a_drawing_is_the_same_each_time(compiled: CompiledGraph[State]) -> None
     assert compiled.draw() == compiled.draw()
 
 
-# the layout behind text and SVG -----------------------------------------------------------------------------
+# The layout of text and SVG
 
 
 def cells_of(line: Line, x: int = 0, y: int = 0) -> Iterator[tuple[Point, str]]:
-    """The cells of a line, each with what it does there: `-` and `|` pass, `+` ends or turns."""
+    """Yield the cells of a line: `-` and `|` pass, `+` ends or turns."""
     points = [point for number, point in enumerate(line.points) if number == 0 or point != line.points[number - 1]]
     for (a, b), (c, d) in pairwise(points):
         dx, dy = (c > a) - (c < a), (d > b) - (d < b)
@@ -219,7 +219,7 @@ def cells_of(line: Line, x: int = 0, y: int = 0) -> Iterator[tuple[Point, str]]:
 
 
 def taken_by(x: int, y: int, part: Box | Label) -> Iterable[Point]:
-    """The cells that nothing else may touch; a frame shares its inside."""
+    """Yield the cells of a part that no other may touch; a frame shares its inside."""
     if isinstance(part, Label):
         return [(x + n, y) for n in range(width(part.text) + (2 if part.marker else 0))]
     rows = range(y, y + part.height)
@@ -249,7 +249,7 @@ def check_places(sketch: Sketch) -> None:
 
 
 def touches_the_border(cell: Point, box: Box, sketch: Sketch) -> bool:
-    """Lines go out through the lower border of a box, and into a frame through the upper one."""
+    """Return whether a line leaves through a lower border or enters through an upper one."""
     places = [(x, y) for x, y, part in sketch.flat() if part is box]
     rows = {y + box.height - 1 for _, y in places} | {y for _, y in places if box.shape is Shape.FRAME}
     return cell[1] in rows
@@ -261,7 +261,7 @@ def test_nothing_covers_anything_else(compiled: CompiledGraph[State], columns: i
 
 
 @given(graphs(), WIDTHS)
-def test_frames_hold_their_inside_and_nothing_of_others(compiled: CompiledGraph[State], columns: int) -> None:
+def test_frames_contain_exactly_their_own_parts(compiled: CompiledGraph[State], columns: int) -> None:
     boxes = [(x, y, part) for x, y, part in layout(tree_of(compiled), columns).flat() if isinstance(part, Box)]
     areas = [(x, y, x + box.width, y + box.height) for x, y, box in boxes]
     for (a, b, c, d), (e, f, g, h) in combinations(areas, 2):
@@ -271,7 +271,7 @@ def test_frames_hold_their_inside_and_nothing_of_others(compiled: CompiledGraph[
 
 
 @given(webs())
-def test_two_ways_never_look_like_one(compiled: CompiledGraph[State]) -> None:
+def test_two_edges_never_look_like_one(compiled: CompiledGraph[State]) -> None:
     sketch = layout(tree_of(compiled), 100_000)
     lines = [part for _, _, part in sketch.parts if isinstance(part, Line)]
     for one, other in combinations(lines, 2):
@@ -282,7 +282,7 @@ def test_two_ways_never_look_like_one(compiled: CompiledGraph[State]) -> None:
             assert cell not in here or related or crossing, (one, other)
 
 
-# Mermaid -----------------------------------------------------------------------------------------------------
+# Mermaid
 
 LABEL = r'"[^"\[\]{}<>&`|%;\\]*(?:(?:#\d+;|<br/>)[^"\[\]{}<>&`|%;\\]*)*"'
 OPENINGS = ["(((", "((", "([", "[[", "[/", "{{", "{", "[", "("]
@@ -296,7 +296,7 @@ CLASS = re.compile(r"classDef (\w+) [a-z0-9:#,\- ]+")
 
 
 def check_mermaid(text: str) -> set[str]:
-    """Read what our own writer may write; the nodes it defines."""
+    """Parse the Mermaid text that Atomic writes; return the nodes it defines."""
     first, *lines = text.splitlines()
     assert first == "flowchart TD"
     defined: set[str] = set()
@@ -325,7 +325,7 @@ def test_mermaid_text_is_well_formed_whatever_the_names(compiled: CompiledGraph[
     check_mermaid(compiled.mermaid())
 
 
-# SVG ---------------------------------------------------------------------------------------------------------
+# SVG
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
@@ -335,7 +335,7 @@ def numbers(element: ET.Element, *names: str) -> list[float]:
 
 
 def corners(element: ET.Element) -> list[tuple[float, float]]:
-    """Points that an element reaches."""
+    """Return the outermost points of an element."""
     match element.tag.rpartition("}")[2]:
         case "rect":
             x, y, wide, high = numbers(element, "x", "y", "width", "height")
@@ -371,7 +371,7 @@ def test_svg_has_every_id_once(compiled: CompiledGraph[State]) -> None:
 
 
 @given(graphs())
-def test_boxes_and_words_of_an_svg_do_not_overlap(compiled: CompiledGraph[State]) -> None:
+def test_boxes_and_texts_of_an_svg_do_not_overlap(compiled: CompiledGraph[State]) -> None:
     picture = ET.fromstring(compiled.svg())
     groups = [element for element in picture.iter() if element.get("class", "").split()[:1] in (["box"], ["bar"])]
     areas = [corners(element) for group in groups for element in group if element.tag.endswith("rect")]
