@@ -328,7 +328,7 @@ class Project:
         """Return the checks that the project configures, if its current state is not
         approved.
         """
-        from atomic.loading.executables import Kind
+        from atomic.loading.trusted_files import Kind
         from atomic.workflows.definition import Untrusted
 
         snapshot = self.snapshot

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from atomic.base.steering import steers
-from atomic.loading import executables
+from atomic.loading import trusted_files
 
 
 def test_all_that_trust_looks_for_is_below_a_name_that_steers() -> None:
-    assert [path for path in executables.LOOKED_FOR if not steers(path)] == []
+    assert [path for path in trusted_files.LOOKED_FOR if not steers(path)] == []
 
 
 @pytest.mark.parametrize(

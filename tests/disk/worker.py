@@ -38,7 +38,7 @@ def shorten_intervals() -> ExitStack:
     """Renew leases and wrap logs often, so that a short run includes both."""
     stack = ExitStack()
     stack.enter_context(patch("atomic.sessions.owner.RENEW_SECONDS", 0.02))
-    stack.enter_context(patch("atomic.sessions.database.CHECKPOINT_PAGES", 40))
+    stack.enter_context(patch("atomic.sessions.journal_database.CHECKPOINT_PAGES", 40))
     return stack
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from os import PathLike
+
+AnyPath = str | os.PathLike[str]
 
 
-def replace_file(path: str | PathLike[str], data: bytes, *, durable: bool = True) -> None:
+def replace_file(path: AnyPath, data: bytes, *, durable: bool = True) -> None:
     """Write a file that only the user may read. Raise OSError and keep the old content.
 
     Without `durable` a power cut may lose the new content; a kill does not.

@@ -1,7 +1,7 @@
 """Names in a project that steer programs: git, Atomic, agents and editors.
 
 A file with such a name in its path can make a program run something. Recordings may not
-write them. `loading.executables` lists in detail which files agents read.
+write them. `loading.trusted_files` lists in detail which files agents read.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ from typing import BinaryIO
 
 import msgspec
 
+from atomic.base.files import AnyPath
+
 MAX_BYTES = 1024 * 1024  # of one file
 MAX_TOTAL = 4 * MAX_BYTES  # of one folder and everything below it: parsed in seconds
 MAX_ENTRIES = 2000
@@ -36,8 +38,6 @@ _LEADS_OUT = "a link leads out of the folder: it is not followed"
 _STEP_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-AnyPath = str | os.PathLike[str]
 
 
 class RefusedFileError(OSError):

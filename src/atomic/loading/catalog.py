@@ -18,11 +18,11 @@ from atomic.base.errors import did_you_mean
 from atomic.config import Settings, find_project
 from atomic.graph import CompiledGraph
 from atomic.loading import trust
-from atomic.loading.executables import shown_path
 from atomic.loading.loader import define, line_of_node, load_file
 from atomic.loading.metadata_reader import MetadataReader
 from atomic.loading.python_files import PythonFiles, project_files, user_files
 from atomic.loading.trust import Snapshot
+from atomic.loading.trusted_files import shown_path
 from atomic.workflows.capabilities import all_nodes, references_of
 from atomic.workflows.definition import Capabilities, LoadedWorkflow, WorkflowDefinition, WorkflowSource
 from atomic.workflows.errors import (

@@ -7,8 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from atomic.loading import trust
-from atomic.loading.executables import WORKFLOWS, has_users_folder, is_home
 from atomic.loading.metadata import is_name
+from atomic.loading.trusted_files import WORKFLOWS, has_users_folder, is_home
 from atomic.workflows.errors import WorkflowFileError
 
 _EXAMPLE = "my-flow"

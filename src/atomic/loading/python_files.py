@@ -25,9 +25,9 @@ import msgspec
 
 from atomic.base.untrusted_files import Root
 from atomic.config import atomic_home
-from atomic.loading.executables import TOOLS, WORKFLOWS, shown_path
 from atomic.loading.metadata import decode_source
 from atomic.loading.trust import Snapshot
+from atomic.loading.trusted_files import TOOLS, WORKFLOWS, shown_path
 from atomic.workflows.definition import WorkflowSource
 from atomic.workflows.errors import WorkflowProblem
 

@@ -19,8 +19,8 @@ import msgspec
 
 from atomic.base.redaction import Redactor
 from atomic.config import find_project
-from atomic.loading.executables import Item, Kind, agent_files, find_executables, is_home, item_key
 from atomic.loading.trust_store import MAX_TEXT, Approval, ApprovedItem, TrustStore
+from atomic.loading.trusted_files import Item, Kind, agent_files, find_executables, is_home, item_key
 from atomic.workflows.errors import TrustError, UntrustedError
 
 

@@ -3,7 +3,7 @@
 This package knows no agents and no workflows. Start with `store`; the journal starts in
 `journal`.
 
-Public modules: `database`, `errors`, `facts`, `files`, `history`, `html`, `inbox`,
+Public modules: `journal_database`, `errors`, `facts`, `files`, `history`, `html`, `inbox`,
 `logs`, `model`, `report`, `started`, `store`, `timeline`.
 """
 

@@ -11,8 +11,10 @@ import sqlite3
 from contextlib import closing
 
 from atomic.graph.engine.errors import JournalError
-from atomic.sessions import chain, wal
-from atomic.sessions.database import (
+from atomic.sessions import chain, wal_reader
+from atomic.sessions.errors import DamagedError
+from atomic.sessions.files import size_of
+from atomic.sessions.journal_database import (
     APPLICATION_ID,
     FORMAT,
     PAGE_SIZE,
@@ -22,8 +24,6 @@ from atomic.sessions.database import (
     explain,
     run_numbers,
 )
-from atomic.sessions.errors import DamagedError
-from atomic.sessions.files import size_of
 
 _MAGIC = b"SQLite format 3\0"
 _LOOK_BYTES = 1 << 20
@@ -116,7 +116,7 @@ def _is_leaf(header: bytes) -> bool:
 
 
 def _check_log(path: str, connection: sqlite3.Connection) -> None:
-    size, commits = wal.dropped(path)
+    size, commits = wal_reader.dropped(path)
     if size:
         reason = f"the last {size} bytes of its log cannot be used"
         raise DamagedError(reason, lost_bytes=size, lost_commits=commits)

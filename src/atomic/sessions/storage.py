@@ -14,11 +14,11 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any
 
 from atomic.graph.engine.errors import JournalError
-from atomic.sessions import database
-from atomic.sessions.database import SQLITE_ERRORS, LogKeeper
+from atomic.sessions import journal_database
 from atomic.sessions.errors import DamagedError, Recovery
 from atomic.sessions.files import WAIT_SECONDS, Lock, install_rebuilt, make_folder, make_private, sync_file, sync_folder
 from atomic.sessions.inspection import check_format, inspect, is_new
+from atomic.sessions.journal_database import SQLITE_ERRORS, LogKeeper
 from atomic.sessions.tables import Run, Tables
 
 # One statement, so that the check and the write are one transaction without BEGIN and
@@ -172,13 +172,13 @@ class JournalFile:
             with suppress(FileNotFoundError):
                 os.unlink(new + suffix)
         os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        database.create(new)
+        journal_database.create(new)
         sync_file(new)
         os.rename(new, self.path)
         sync_folder(self.path)
 
     def _connect(self) -> None:
-        connection = database.connect(self.path)
+        connection = journal_database.connect(self.path)
         try:
             check_format(self.path, connection)
         except BaseException:
@@ -193,7 +193,7 @@ class JournalFile:
 
         SQLite keeps the log while another connection is open, and when a reader closes.
         """
-        with suppress(*SQLITE_ERRORS), closing(database.connect(self.path, read_only=True)) as guard:
+        with suppress(*SQLITE_ERRORS), closing(journal_database.connect(self.path, read_only=True)) as guard:
             with suppress(*SQLITE_ERRORS):
                 guard.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             if self._connection is not None:
@@ -266,7 +266,7 @@ class JournalFile:
         return reason
 
     def _failed(self, error: BaseException, doing: str) -> JournalError | DamagedError:
-        return database.explain(self.path, error, doing)
+        return journal_database.explain(self.path, error, doing)
 
     def _closed(self) -> JournalError:
         if self._parents is not None:

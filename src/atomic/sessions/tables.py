@@ -14,8 +14,8 @@ from atomic.graph.engine.errors import JournalError, RunNotFoundError
 from atomic.graph.engine.journal import Row, StartBody, decode_body
 from atomic.sessions import chain
 from atomic.sessions.chain import End, Snapshot, first_key
-from atomic.sessions.database import MAX_RUNS, OWNER_COLUMNS, read_snapshot
 from atomic.sessions.errors import BrokenChainError, DamagedError
+from atomic.sessions.journal_database import MAX_RUNS, OWNER_COLUMNS, read_snapshot
 from atomic.sessions.owner import Owner
 
 _RUNS = f"SELECT number, id, fence, {OWNER_COLUMNS} FROM runs"

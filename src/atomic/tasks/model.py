@@ -7,8 +7,7 @@ from typing import Any, Self
 
 import msgspec
 
-from atomic.base.files import replace_file
-from atomic.base.untrusted_files import AnyPath, read_bounded
+from atomic.base.files import AnyPath, replace_file
 from atomic.tasks.lenient import read_status, read_tasks
 from atomic.tasks.readiness import Readiness
 from atomic.tasks.task import (
@@ -71,6 +70,9 @@ class TaskList:
             TaskFileError: it cannot be read.
             NoTaskListError: it is not a task list.
         """
+        # Imported on use: it imports pathlib, and authors import this module.
+        from atomic.base.untrusted_files import read_bounded
+
         try:
             data = read_bounded(path, MAX_BYTES)
         except OSError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 
-from atomic.sessions.database import PAGE_SIZE
+from atomic.sessions.journal_database import PAGE_SIZE
 
 _HEADER = 32
 _FRAME_HEADER = 24
