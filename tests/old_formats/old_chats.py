@@ -181,7 +181,7 @@ def sub_agents_in_a_turn(place: Place) -> Json:
         ),
     )
     talk(place, agent, "delegate it")
-    said = ("sub-agent: finder began: find the file", "tool: Grep x", "it cannot read", "Found it.", "It is x.py.")
+    said = ("sub-agent: finder started: find the file", "tool: Grep x", "it cannot read", "Found it.", "It is x.py.")
     return expected(place, "you: delegate it", *said)
 
 
