@@ -1,4 +1,4 @@
-"""How a command line is read: flags, then words, and a prompt that may look like anything."""
+"""Command lines: flags, then words, and a prompt that may contain anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLAGS = {"--agent": "claude", "--model": "opus", "--output": "json", "--record":
 
 
 def read(*words: str) -> tuple[dict[str, str], str]:
-    """The flags, and the prompt."""
+    """Return the flags and the prompt."""
     arguments = parse(words, TURN)
     given = {name: value for name in FLAGS if (value := arguments.value(name)) is not None}
     assert arguments.has("-p")
@@ -33,7 +33,7 @@ def read(*words: str) -> tuple[dict[str, str], str]:
         ["-p", "-a", "copilot", "-a", "claude", "--", "fix", "it"],
     ],
 )
-def test_the_prompt_may_stand_behind_p_or_last(words: list[str]) -> None:
+def test_the_prompt_may_follow_p_or_come_last(words: list[str]) -> None:
     assert read(*words) == ({"--agent": "claude"}, "fix it")
 
 
@@ -49,12 +49,12 @@ def test_the_prompt_may_stand_behind_p_or_last(words: list[str]) -> None:
         (["-p", "-"], "-"),
     ],
 )
-def test_what_looks_like_a_flag_may_be_a_prompt(words: list[str], prompt: str) -> None:
+def test_a_prompt_may_look_like_a_flag(words: list[str], prompt: str) -> None:
     assert read(*words)[1] == prompt
 
 
 @given(st.dictionaries(st.sampled_from(sorted(FLAGS)), st.booleans()), st.lists(st.text(min_size=1)))
-def test_behind_the_dashes_every_word_is_kept(flags: dict[str, bool], words: list[str]) -> None:
+def test_every_word_after_the_dashes_is_kept(flags: dict[str, bool], words: list[str]) -> None:
     given_flags = [f"{name}={FLAGS[name]}" if joined else f"{name} {FLAGS[name]}" for name, joined in flags.items()]
     line = [*(word for flag in given_flags for word in flag.split(" ")), "-p", "--", *words]
     assert read(*line) == ({name: FLAGS[name] for name in FLAGS if name in flags}, " ".join(words))

@@ -12,7 +12,7 @@ def test_a_wrong_name_gets_the_nearest_known_one(name: str, nearest: str | None)
     assert closest(name, ["commit", "ReadMe", "plan"]) == nearest
 
 
-def test_nothing_is_near_where_nothing_is_known() -> None:
+def test_no_name_is_suggested_if_none_is_known() -> None:
     assert closest("commit", []) is None
 
 

@@ -1,4 +1,4 @@
-"""The loopback client against a server that sends whatever bytes a test names."""
+"""The loopback client against a server that sends arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 @asynccontextmanager
 async def server(*answer: bytes, seen: list[bytes] | None = None) -> AsyncGenerator[LoopbackClient]:
-    """Answer each request with these bytes, one write each, and hang up."""
+    """Answer each request with these bytes, one write each, and close the connection."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -75,13 +75,13 @@ async def test_a_body_is_read_however_its_end_is_marked(answer: Sequence[bytes],
         (b"HTTP/1.1 2xx OK\r\n\r\n", "is not a status"),
     ],
 )
-async def test_an_answer_that_cannot_be_read_is_an_error_that_says_why(answer: bytes, reason: str) -> None:
+async def test_an_invalid_response_is_an_error_with_the_reason(answer: bytes, reason: str) -> None:
     async with server(answer) as client:
         with pytest.raises(HttpError, match=reason):
             await body_of(client)
 
 
-async def test_what_is_sent_is_json_for_the_named_path_with_the_password() -> None:
+async def test_a_request_is_json_for_its_path_with_the_password() -> None:
     seen: list[bytes] = []
     async with server(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", seen=seen) as client:
         query = {"directory": "/wörk 日本&x"}
@@ -97,14 +97,14 @@ async def test_what_is_sent_is_json_for_the_named_path_with_the_password() -> No
     assert content == b'{"x": 1}'
 
 
-async def test_a_server_that_is_not_there_is_an_error_that_says_why() -> None:
+async def test_an_unreachable_server_is_an_error_with_the_reason() -> None:
     async with server() as client:
         pass
     with pytest.raises(HttpError, match=r"Connect call failed"):
         await body_of(client)
 
 
-async def test_leaving_hangs_up_at_once() -> None:
+async def test_leaving_closes_the_connection_at_once() -> None:
     gone = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -129,7 +129,7 @@ async def test_a_body_beyond_its_limit_is_not_read() -> None:
         await read_all(Body(asyncio.StreamReader(), {"content-length": "5"}), 4)
 
 
-async def test_an_answer_that_is_too_long_is_not_called_invalid() -> None:
+async def test_a_response_that_is_too_long_is_not_reported_as_invalid() -> None:
     async with server(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n") as client:
         with pytest.raises(HttpError, match=r"^its answer is too long: its body is longer than 4 bytes$"):
             async with client.request("GET", "/") as response:

@@ -1,4 +1,4 @@
-"""Secrets are found in any text and any nesting; what is no secret stays as it is."""
+"""Secrets are found in any text and any nesting; other text stays unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 SECRETS = st.text(alphabet=LETTERS + "-_./+=~!@#$%^&*\"'\\ äß", min_size=8, max_size=40).filter(
     lambda text: len(text.strip()) >= 8
 )
-PLAIN = st.text(alphabet=st.sampled_from("aeiou ßñ漢\n\t.,;()[]{}<>\"'\\/+*#"))  # no word of a secret can be made of it
+# The alphabet cannot spell any word of a secret.
+PLAIN = st.text(alphabet=st.sampled_from("aeiou ßñ漢\n\t.,;()[]{}<>\"'\\/+*#"))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | PLAIN,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(PLAIN, inner, max_size=4),
@@ -73,7 +74,7 @@ def test_no_known_secret_survives_in_any_nesting(secrets: list[str], data: st.Da
 
 
 @given(st.lists(SECRETS, max_size=3), st.text(), st.sampled_from(["token=", "Bearer ", "", '"api_key": "', "sk-ant-"]))
-def test_what_is_redacted_stays_as_it_is(secrets: list[str], text: str, word: str) -> None:
+def test_redacting_twice_changes_nothing(secrets: list[str], text: str, word: str) -> None:
     redactor = Redactor(secrets)
     once = redactor.text(word + word.join([text, *secrets]))
     assert redactor.text(once) == once
@@ -128,7 +129,7 @@ def test_tokens_are_known_by_their_shape(token: str, around: str) -> None:
         ("my_key: A1b2C3d4E5f6G7h8", f"my_key: {MARK}"),
     ],
 )
-def test_what_is_assigned_to_a_name_of_a_secret_is_one(text: str, redacted: str) -> None:
+def test_a_value_assigned_to_a_secret_name_is_redacted(text: str, redacted: str) -> None:
     assert Redactor().text(text) == redacted
 
 
@@ -153,7 +154,7 @@ def test_what_is_assigned_to_a_name_of_a_secret_is_one(text: str, redacted: str)
         "-----BEGIN PRIVATE KEY----- is how it begins",
     ],
 )
-def test_what_only_looks_like_it_stays(text: str) -> None:
+def test_text_that_only_resembles_a_secret_stays(text: str) -> None:
     assert Redactor().text(text) == text
     assert Redactor().text(text, code=True) == text
 
@@ -195,7 +196,7 @@ def test_a_secret_is_found_as_it_is_written_in_json_and_in_an_address() -> None:
         assert "word" not in redactor.text(text)
 
 
-def test_a_text_is_looked_at_by_each_redactor_for_itself() -> None:
+def test_each_redactor_searches_a_text_for_its_own_secrets() -> None:
     text = "it is Xq7-very-secret"
     for _ in range(2):
         assert Redactor().text(text) == text
@@ -203,7 +204,7 @@ def test_a_text_is_looked_at_by_each_redactor_for_itself() -> None:
         assert knows.text(text) == "it is [redacted]"
 
 
-def test_a_name_that_is_passed_on_in_code_is_looked_at_again_elsewhere() -> None:
+def test_a_name_that_code_passes_on_is_still_searched_elsewhere() -> None:
     redactor, line = Redactor(), "token=token_of_user"
     assert redactor.text(line, code=True) == line
     assert redactor.text(line) == "token=[redacted]"

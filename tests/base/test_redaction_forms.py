@@ -1,4 +1,4 @@
-"""Secrets in the forms in which services, tools and encoders write them; and what only looks like one."""
+"""Secrets as services, tools and encoders write them, and text that resembles one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def forms() -> dict[str, str]:
-    """What is shown, with the secret where `{}` would be told apart: a name, and the text with its secret in it."""
+    """Return an example of a token of each service, by name."""
     return {
         "stripe": f"sk_live_{A[:24]}", "stripe restricted": f"rk_live_{A[:24]}", "stripe hook": f"whsec_{A[:32]}",
         "sendgrid": f"SG.{A[:22]}.{A[:43]}", "digitalocean": f"dop_v1_{H[:64]}", "shopify": f"shpat_{H[:32]}",
@@ -95,7 +95,7 @@ ENCODED = {
 
 
 @pytest.mark.parametrize("text", ENCODED.values(), ids=ENCODED)
-def test_a_known_secret_is_found_however_it_is_written(text: str) -> None:
+def test_a_known_secret_is_found_in_every_encoding(text: str) -> None:
     redacted = Redactor([SECRET]).text(f"it is {text} there")
     assert MARK in redacted
     for part in ("pä/ss", "rd<9", b64encode(SECRET.encode()[3:12]).decode()):
@@ -146,7 +146,7 @@ def test_a_key_of_putty_is_found() -> None:
         "task-1-and-more pat-na-x key-value-store glass-half-full",
     ],
 )
-def test_what_is_ordinary_stays(text: str) -> None:
+def test_ordinary_text_stays(text: str) -> None:
     assert Redactor().text(text) == text
 
 
@@ -159,7 +159,7 @@ def test_this_repositorys_own_code_and_docs_have_few_findings() -> None:
     assert len(found) <= 3, found
 
 
-def test_pieces_of_a_text_lose_their_secrets_however_many_there_are() -> None:
+def test_secrets_are_redacted_across_any_number_of_pieces() -> None:
     pieces = [piece for _ in range(3000) for piece in ("TOKEN=aaaa", "aaaaaaaa\n")]
     redacted = Redactor().pieces(pieces)
     assert redacted[:4] == [f"TOKEN={MARK}", "\n", f"TOKEN={MARK}", "\n"]

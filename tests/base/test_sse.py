@@ -1,4 +1,4 @@
-"""Events out of bytes, however the bytes come."""
+"""Server-sent events from bytes that are split anywhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVENTS = [SseEvent(b"one"), SseEvent(b"two\nlines"), SseEvent("€".encode())]
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20))
-def test_it_does_not_matter_where_the_bytes_are_cut(cuts: list[int]) -> None:
+def test_events_are_the_same_wherever_the_bytes_are_split(cuts: list[int]) -> None:
     reader, events = SseReader(), list[SseEvent]()
     places = sorted({0, len(STREAM), *cuts})
     for start, stop in pairwise(places):
@@ -31,7 +31,7 @@ def test_it_does_not_matter_where_the_bytes_are_cut(cuts: list[int]) -> None:
 
 
 @given(st.integers(1, 5000))
-def test_an_event_that_is_too_big_is_told_by_its_beginning_and_the_next_ones_are_read(step: int) -> None:
+def test_an_event_that_is_too_large_is_reported_and_the_next_ones_are_read(step: int) -> None:
     reader, events = SseReader(limit=10_000), list[SseEvent]()
     stream = b"data: a\n\ndata: whose is it " + b"x" * 50_000 + b"\n\ndata: b\n\n"
     for start in range(0, len(stream), step):

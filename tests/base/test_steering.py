@@ -1,4 +1,4 @@
-"""Names that steer programs: trust and recordings mean the same ones."""
+"""Trust and recordings agree on the file names that steer programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from atomic.base.steering import steers
 from atomic.loading import trusted_files
 
 
-def test_all_that_trust_looks_for_is_below_a_name_that_steers() -> None:
+def test_every_file_that_trust_checks_is_below_a_steering_name() -> None:
     assert [path for path in trusted_files.LOOKED_FOR if not steers(path)] == []
 
 

@@ -1,4 +1,4 @@
-"""The public names of steps, taken apart."""
+"""Parse the public names of steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from atomic.base.step_names import local_node, split_first, without_items
         ("", ("", "", ""), ""),
     ],
 )
-def test_items_are_told_from_nodes_also_where_their_ids_have_slashes(
+def test_items_differ_from_nodes_even_if_their_ids_have_slashes(
     step: str, first: tuple[str, str, str], path: str
 ) -> None:
     assert split_first(step) == first

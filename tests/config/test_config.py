@@ -1,4 +1,4 @@
-"""Settings: who may set what, which one holds, and that a mistake is told with its line."""
+"""Settings: who may set them, which one wins, and the line of a mistake."""
 
 from __future__ import annotations
 
@@ -128,12 +128,14 @@ workers = 2
     assert settings.workflows == {"ralph": {"verify": ["make test"], "workers": 2}}
 
 
-def test_the_environment_beats_the_project_and_that_the_user(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_overrides_the_project_which_overrides_the_user(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     user, project = 'agent = "claude"\nmodel = "opus"\ntheme = "dark"', 'agent = "opencode"\nmodel = "sonnet"'
     settings = folders.load(user, project)
     assert (settings.agent, settings.model, settings.theme) == ("opencode", "opus", "dark")
     monkeypatch.setenv("ATOMIC_AGENT", "copilot")
-    monkeypatch.setenv("ATOMIC_MODEL", "")  # empty is as if it were not there
+    monkeypatch.setenv("ATOMIC_MODEL", "")  # empty counts as unset
     settings = folders.load()
     assert (settings.agent, settings.model) == ("copilot", "opus")
 
@@ -158,7 +160,7 @@ def test_tables_are_merged_key_by_key(folders: Folders) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["ralph", "RALPH"])
-def test_a_project_adds_checks_and_takes_none_away(
+def test_a_project_adds_checks_and_removes_none(
     folders: Folders, user: str, project: str, expected: list[str], name: str
 ) -> None:
     settings = folders.load(f"[workflows.ralph]\n{user}", f"[workflows.{name}]\n{project}")
@@ -177,7 +179,7 @@ def test_a_project_lowers_a_number_and_never_lifts_it(folders: Folders, key: str
         assert warning.startswith(f'{folders.project_file}:3: "workflows.{name}.{key}" is ignored')
 
 
-def test_a_project_lowers_what_holds_where_the_user_has_set_nothing(folders: Folders) -> None:
+def test_a_project_lowers_the_default_if_the_user_has_set_nothing(folders: Folders) -> None:
     settings = folders.load("", "[workflows.ralph]\nmax_iterations = 99\nworkers = 2\n[workflows.mine]\nworkers = 1")
     assert settings.workflows == {"ralph": {"max_iterations": 99}}
     assert len(settings.warnings) == 2
@@ -201,7 +203,7 @@ def test_a_file_with_many_wrong_keys_does_not_fill_the_screen(folders: Folders) 
     assert settings.warnings[-1] == f"{folders.project_file}: 480 more keys are ignored"
 
 
-# A project's file against the allow-list: the *effective* settings are compared, not the warnings -------------------
+# A project's file against the allow-list: compare effective settings, not warnings.
 
 _WORDS = st.text("abcxyz:./-_ é\x1b", max_size=8)
 _VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -264,7 +266,7 @@ _USERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML. JSON writes what is no table."""
+    """Return a value as TOML; JSON covers everything except tables."""
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
         return "{" + ", ".join(f"{json.dumps(name)} = {_toml(inner)}" for name, inner in items) + "}"
@@ -288,13 +290,13 @@ def _at_most(one: float | None, other: float | None) -> bool:
 
 @settings_of_hypothesis(max_examples=100)
 @given(_USERS, _PROJECTS)
-def test_whatever_a_project_says_only_the_allow_list_changes(user: dict[str, Any], project: dict[str, Any]) -> None:
+def test_a_project_changes_only_settings_on_the_allow_list(user: dict[str, Any], project: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as place:
         folders = Folders(Path(place))
         own = folders.load(_file(user))
         try:
             both = folders.load(None, _file(project))
-        except ConfigError:  # a value of the wrong type: nothing holds, and the user is told where
+        except ConfigError:  # a value of the wrong type: nothing is set
             return
     assert both.agent in (own.agent, "claude", "opencode", "copilot", "acp:mine")
     for name in ("model", "editor", "keys", "acp", "env"):
@@ -332,7 +334,7 @@ def test_a_project_cannot_set(folders: Folders, key: str) -> None:
     assert all(provider == ProviderSettings() for provider in settings.providers.values())
 
 
-def test_a_project_cannot_take_the_place_of_the_users_programs(folders: Folders) -> None:
+def test_a_project_cannot_replace_the_users_programs(folders: Folders) -> None:
     settings = folders.load(
         '[acp.mine]\ncommand = ["mine"]\n[providers.claude]\npath = "/mine"',
         '[acp.mine]\ncommand = ["evil"]\n[providers.claude]\npath = "/evil"',
@@ -385,14 +387,14 @@ def test_an_unknown_key_is_named_with_the_nearest(folders: Folders, text: str, l
         ("a = " + "[" * 20_000, 1, "values are nested too deep"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_file_line_and_reason(folders: Folders, text: str, line: int, reason: str) -> None:
+def test_a_mistake_is_reported_with_file_line_and_reason(folders: Folders, text: str, line: int, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         folders.load(text + "\n")
     assert str(caught.value) == f"{folders.user_file}:{line}: {reason}"
     assert (caught.value.file, caught.value.line) == (folders.user_file, line)
 
 
-def test_a_file_that_is_no_text_is_told(folders: Folders) -> None:
+def test_a_file_that_is_not_text_is_reported(folders: Folders) -> None:
     folders.load()
     folders.user_file.write_bytes(b'agent = "claude"\nmodel = "\xff"\n')
     with pytest.raises(ConfigError, match=":2: this is not UTF-8 text"):
@@ -402,13 +404,15 @@ def test_a_file_that_is_no_text_is_told(folders: Folders) -> None:
         folders.load()
 
 
-def test_a_projects_pipe_does_not_keep_us_waiting(folders: Folders) -> None:
+def test_a_projects_pipe_does_not_block_the_start(folders: Folders) -> None:
     folders.load()
     os.mkfifo(folders.project_file)
     assert folders.load() == Settings()
 
 
-def test_a_program_is_meant_from_where_its_file_is(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_program_starts_from_the_folder_of_its_file(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", "/somewhere")
     path = "[providers.claude]\npath = 'bin/claude'\n[providers.copilot]\npath = '~/copilot'"
     settings = folders.load(path)
@@ -430,9 +434,9 @@ def test_the_project_is_the_nearest_folder_upwards_with_a_mark(tmp_path: Path, m
     monkeypatch.setenv("HOME", str(tmp_path))
     inside = tmp_path / "project" / "a" / "b"
     inside.mkdir(parents=True)
-    git(tmp_path, "init", "-q")  # the home folder holds projects, it is none
+    git(tmp_path, "init", "-q")  # the home folder contains projects and is not one
     assert find_project(inside) == inside
-    (tmp_path / "project" / "a" / ".git").mkdir()  # it is no repository
+    (tmp_path / "project" / "a" / ".git").mkdir()  # not a repository
     git(tmp_path / "project", "init", "-q")
     assert find_project(inside) == tmp_path / "project"
     (inside / ".atomic").mkdir()
@@ -440,7 +444,7 @@ def test_the_project_is_the_nearest_folder_upwards_with_a_mark(tmp_path: Path, m
     assert find_project() == inside
 
 
-def test_a_folder_that_is_gone_has_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deleted_folder_has_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.setenv("ATOMIC_HOME", str(tmp_path))
@@ -449,7 +453,7 @@ def test_a_folder_that_is_gone_has_no_project(tmp_path: Path, monkeypatch: pytes
     assert load_settings() == Settings()
 
 
-def test_a_line_is_found_whatever_stands_between() -> None:
+def test_a_line_is_found_after_any_other_lines() -> None:
     text = '''# [no]
 a = """
 [no]
@@ -483,7 +487,7 @@ def test_a_duration_is_the_sum_of_its_parts(days: int, hours: int, minutes: int,
 
 
 @pytest.mark.parametrize("text", ["", "6", "h", "0s", "1.5h", "6 h", "1m1h", "-1s", "６h"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # it has no text: whoever asks knows what was expected
         read_duration(text)
 

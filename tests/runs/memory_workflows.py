@@ -66,7 +66,7 @@ def runtime(folder: Path, *calls: Mapping[str, Any], entities: Entities | None =
     )
 
 
-async def told(run: WorkflowRun) -> list[WorkflowEvent]:
+async def all_events(run: WorkflowRun) -> list[WorkflowEvent]:
     """Return all events of a run."""
     return [event async for event in run]
 

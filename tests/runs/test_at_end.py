@@ -29,7 +29,7 @@ from atomic.workflows import (
 )
 from tests.cli.command import User
 from tests.cli.flows import call, end, ledger, recording, session, started, workflow
-from tests.runs.memory_workflows import ending, runtime, told
+from tests.runs.memory_workflows import all_events, ending, runtime
 
 LIMIT = 30
 
@@ -40,7 +40,7 @@ class S(State):
 
 
 class Listener:
-    """Remembers each end, and what session.json said by then."""
+    """Remembers each end, and the status in session.json at that moment."""
 
     def __init__(self) -> None:
         self.ends: list[RunEnd] = []
@@ -83,7 +83,7 @@ async def calls(ctx: Any) -> dict[str, Any]:
 
 
 def check(listener: Listener, events: list[WorkflowEvent], said: list[str] | None) -> RunEnd:
-    """It was told once, as the host was, with the session saved, and this state."""
+    """Check that it was called once, after the session was saved, with this state."""
     (end,), last = listener.ends, ending(events)
     assert (end.status, end.reason, end.message) == (last.status, last.reason, last.message)
     assert listener.saved == [(end.status, end.reason)]
@@ -101,7 +101,7 @@ async def test_at_end_gets_the_result_of_the_graph(tmp_path: Path, then: Any, st
     made = graph(S).node("first", first)
     made = made if then is None else made.node("then", then)
     run = run_workflow(heard_by(listener, made.compile(name="flow")), "x", runtime(tmp_path))
-    heard = check(listener, await told(run), ["one"])
+    heard = check(listener, await all_events(run), ["one"])
     assert (heard.status, heard.reason, heard.session_dir) == (status, reason, str(run.session.dir))
 
 
@@ -110,14 +110,14 @@ async def test_at_end_is_called_for_a_question_and_again_for_the_end(tmp_path: P
     made = graph(S).node("first", first).ask_user("q", "Well?").node("more", first).compile(name="flow")
     flow, host = heard_by(listener, made), runtime(tmp_path)
     run = run_workflow(flow, "x", host)
-    assert check(listener, await told(run), ["one"]).reason == "question"
-    await told(run_workflow(flow, "x", host, session=run.session, resume=True, answers={"q": "yes"}))
+    assert check(listener, await all_events(run), ["one"]).reason == "question"
+    await all_events(run_workflow(flow, "x", host, session=run.session, resume=True, answers={"q": "yes"}))
     assert [(one.status, one.state.said) for one in listener.ends] == [
         ("paused", ["one"]),
         ("completed", ["one", "one"]),
     ]
-    await told(run_workflow(flow, "x", host, session=host.store.find(run.id), resume=True))
-    assert len(listener.ends) == 2  # nothing was left to do
+    await all_events(run_workflow(flow, "x", host, session=host.store.find(run.id), resume=True))
+    assert len(listener.ends) == 2  # no work was left
 
 
 async def test_at_end_is_called_for_a_cap(tmp_path: Path) -> None:
@@ -125,7 +125,10 @@ async def test_at_end_is_called_for_a_cap(tmp_path: Path) -> None:
     made = graph(S).node("first", first).node("calls", calls).compile(name="flow")
     costly = call(end("x", usage={"input": 1, "output": 1, "cost": 1.0}))
     host = runtime(tmp_path, *[costly] * 3, caps=Caps(max_cost=1.5))
-    assert check(listener, await told(run_workflow(heard_by(listener, made), "x", host)), ["one"]).reason == "max_cost"
+    assert (
+        check(listener, await all_events(run_workflow(heard_by(listener, made), "x", host)), ["one"]).reason
+        == "max_cost"
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def slow() -> CompiledGraph[Any]:
 
 
 async def stopped(run: WorkflowRun, stop: Stop) -> list[WorkflowEvent]:
-    """All events of a run that is stopped in its second node."""
+    """Return all events of a run that is stopped in its second node."""
     events: list[WorkflowEvent] = []
     async with asyncio.timeout(LIMIT):
         async for event in run:
@@ -170,22 +173,22 @@ async def test_a_run_that_fails_before_its_first_state_has_none(tmp_path: Path) 
 
     listener = Listener()
     run = run_workflow(heard_by(listener, slow(), create_state), "x", runtime(tmp_path))
-    assert "no state" in check(listener, await told(run), None).message
+    assert "no state" in check(listener, await all_events(run), None).message
 
 
 async def test_at_end_is_called_without_a_graph_too(tmp_path: Path) -> None:
     listener = Listener()
-    events = await told(run_workflow(heard_by(listener, None), "hey", runtime(tmp_path, call(end("Hi.")))))
+    events = await all_events(run_workflow(heard_by(listener, None), "hey", runtime(tmp_path, call(end("Hi.")))))
     assert (ending(events).status, listener.saved, listener.ends[0].state.prompt) == ("chat", [("chat", "done")], "hey")
 
 
 @pytest.mark.parametrize("error", [ValueError("no ink"), SystemExit(3)])
-async def test_its_own_failure_is_a_warning_and_changes_nothing(tmp_path: Path, error: BaseException) -> None:
+async def test_a_failure_of_at_end_is_a_warning_and_changes_nothing(tmp_path: Path, error: BaseException) -> None:
     def fails(end: RunEnd) -> None:
         raise error
 
     run = run_workflow(heard_by(fails, graph(S).node("first", first).compile(name="flow")), "x", runtime(tmp_path))
-    *_, warning, last = await told(run)
+    *_, warning, last = await all_events(run)
     assert isinstance(warning, Warning)
     assert warning.text == f"at_end of flow failed: {type(error).__name__}: {error}"
     assert isinstance(last, RunEnded)
@@ -193,7 +196,7 @@ async def test_its_own_failure_is_a_warning_and_changes_nothing(tmp_path: Path, 
     assert type(error).__name__ in (run.session.dir / "logs" / "errors.log").read_text()
 
 
-# -- as a file ---------------------------------------------------------------------------------------------------------
+# -- as a file
 
 FILE = """
 from pathlib import Path
@@ -235,7 +238,7 @@ async def test_a_file_leaves_a_report_after_a_signal(user: User) -> None:
         ("raise BaseException('panic')", "BaseException: panic"),
     ],
 )
-async def test_what_could_not_be_called_does_not_load(user: User, code: str, message: str) -> None:
+async def test_a_hook_that_cannot_be_called_does_not_load(user: User, code: str, message: str) -> None:
     workflow(user, "flow", f"{code}\n")
     done = await user.atomic("run", "flow", "x")
     assert (done.exit_code, message in done.stderr, ledger(user)) == (2, True, [])

@@ -1,4 +1,4 @@
-"""Caps hold whatever happens, and a provider's limit is waited for by the wall clock."""
+"""Caps hold in every case, and a provider's limit is waited for by the wall clock."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Lives:
         self.journal = MemoryJournal()
 
     def next(self, caps: Caps | None = None, **options: Any) -> Budget:
-        """The budget of the next process; late reports of an earlier one are not written."""
+        """Return the budget of the next process; late reports to an earlier one are lost."""
         self.journal.close()
         self.facts = Facts(Path("nowhere"), Redactor([]))
         return governed(self.facts, self.journal, caps, **options)
@@ -65,7 +65,7 @@ async def spend(budget: Budget, usage: Usage, *, role: str = "worker", priced: b
         account.report(usage)
 
 
-# caps ---------------------------------------------------------------------------------------------------------
+# Caps
 
 
 async def test_a_reached_cap_names_flag_spent_limit_and_remedy() -> None:
@@ -107,7 +107,7 @@ async def test_without_caps_nothing_is_refused() -> None:
     assert budget.spent.usd == 3e6
 
 
-async def test_the_dearest_turn_of_the_role_is_reserved() -> None:
+async def test_the_most_expensive_turn_of_the_role_is_reserved() -> None:
     budget = Budget(Caps(max_cost=10.0))
     await spend(budget, Usage(cost=4.0), role="worker")
     await spend(budget, Usage(cost=0.5), role="reviewer")
@@ -116,10 +116,10 @@ async def test_the_dearest_turn_of_the_role_is_reserved() -> None:
             pass  # 0.5 more fits
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05), budget.turn("worker"):
-                pytest.fail("it does not fit beside the other")
-        with pytest.raises(TimeoutError):  # a role that nobody knows yet is expected to be as dear as any
+                pytest.fail("it does not fit next to the other")
+        with pytest.raises(TimeoutError):  # an unknown role is expected to be as expensive as any
             async with asyncio.timeout(0.05), budget.turn("fixer"):
-                pytest.fail("it does not fit beside the other")
+                pytest.fail("it does not fit next to the other")
 
 
 async def test_a_turn_waits_for_the_others_and_begins_when_they_took_less() -> None:
@@ -142,7 +142,7 @@ async def test_a_turn_waits_for_the_others_and_begins_when_they_took_less() -> N
     assert budget.spent.usd == 7.0
 
 
-async def test_who_waits_is_refused_when_the_others_took_all() -> None:
+async def test_a_waiting_turn_is_refused_when_the_others_spent_everything() -> None:
     budget = Budget(Caps(max_cost=10.0))
     await spend(budget, Usage(cost=5.0))
     async with asyncio.timeout(LIMIT):
@@ -177,7 +177,7 @@ async def test_a_failed_turn_counts_with_its_last_report() -> None:
     assert budget.spent.usd == 2.0
 
 
-async def test_a_pause_takes_no_time_but_work_beside_it_does() -> None:
+async def test_a_pause_takes_no_time_but_concurrent_work_does() -> None:
     clock = Clock()
     budget = Budget(clock=clock)
     clock.now += 10
@@ -190,7 +190,7 @@ async def test_a_pause_takes_no_time_but_work_beside_it_does() -> None:
     assert budget.spent.seconds == 16
 
 
-async def test_a_clock_that_is_set_back_gives_no_time_back() -> None:
+async def test_setting_the_clock_back_returns_no_time() -> None:
     clock = Clock()
     lives = Lives()
     first = lives.next(clock=clock)
@@ -201,10 +201,10 @@ async def test_a_clock_that_is_set_back_gives_no_time_back() -> None:
     assert budget.spent.seconds == 30
 
 
-# prices that nobody knows -----------------------------------------------------------------------------------------
+# Unknown prices
 
 
-async def test_without_a_price_the_token_cap_counts_and_that_is_said_once() -> None:
+async def test_without_a_price_the_token_cap_counts_with_one_warning() -> None:
     said: list[str] = []
     budget = Budget(Caps(max_cost=0.01, max_tokens=1000), warn=said.append)
     for _ in range(2):
@@ -219,7 +219,7 @@ async def test_without_a_price_the_token_cap_counts_and_that_is_said_once() -> N
 async def test_a_money_cap_without_prices_becomes_a_token_cap_with_a_warning() -> None:
     said: list[str] = []
     budget = Budget(Caps(max_cost=2.0), warn=said.append)
-    await spend(budget, Usage(150_000, 49_999))  # it turns out only at the end that nobody knows the price
+    await spend(budget, Usage(150_000, 49_999))  # only the end shows that the price is unknown
     await spend(budget, Usage(1, 0))
     (words,) = said
     assert words.startswith("the agent does not report prices: --max-cost 2 counts as 200,000 tokens")
@@ -235,7 +235,7 @@ async def test_without_a_money_cap_there_is_no_warning_about_prices() -> None:
     assert said == []
 
 
-# what survives ----------------------------------------------------------------------------------------------------
+# Spending after a kill
 
 
 async def test_spending_is_read_again_after_a_kill(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ async def test_spending_is_read_again_after_a_kill(tmp_path: Path) -> None:
         again = governed(Facts(tmp_path, Redactor([])), journal, Caps(max_cost=10.0), clock=clock)
         assert again.spent == Spent(3.5, 190, 19, 40.0)
         await spend(again, Usage(cost=6.0))
-        async with again.turn("worker"):  # 9.5 of 10: one may begin, and nobody beside it
+        async with again.turn("worker"):  # 9.5 of 10: only one may begin
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05), again.turn("worker"):
                     pytest.fail("the most expensive turn of the first process is remembered")
@@ -285,7 +285,7 @@ def test_spending_of_an_older_version_counts_once() -> None:
         assert budget.spent.amount == Amount(1.5, 10, 2)
 
 
-# turns that take too much -------------------------------------------------------------------------------------------
+# Turns that take too much
 
 
 async def test_a_first_turn_may_take_twice_the_rest_of_a_cap() -> None:
@@ -309,7 +309,7 @@ async def test_a_later_turn_may_take_the_rest_and_twice_the_most_expensive_of_it
             assert (budget.cut_for(account) is not None) is is_cut
 
 
-async def test_a_turn_that_was_cut_does_not_raise_what_the_next_may_take() -> None:
+async def test_an_interrupted_turn_does_not_raise_the_limit_of_the_next() -> None:
     budget = Budget(Caps(max_cost=100.0))
     await spend(budget, Usage(cost=1.0))
     async with budget.turn("worker") as account:
@@ -338,11 +338,11 @@ async def test_a_reported_price_counts_for_every_agent() -> None:
     budget = Budget(Caps(max_cost=5.0))
     await spend(budget, Usage(600_000, 0, cost=0.15), priced=False)
     assert budget.spent.amount == Amount(0.15, 600_000)
-    await spend(budget, Usage(1000, 0, cost=0.0), priced=False)  # no price: many tell a zero where they know none
+    await spend(budget, Usage(1000, 0, cost=0.0), priced=False)  # many agents report zero for an unknown price
     assert budget.spent.unpriced == 1000
 
 
-# providers that do not serve ----------------------------------------------------------------------------------------
+# Providers that do not serve
 
 
 async def test_a_limited_provider_is_waited_for_by_the_wall_clock() -> None:
@@ -369,7 +369,7 @@ async def test_a_machine_that_slept_wakes_the_run_at_once() -> None:
 
 
 def _sleeping_through(clock: Clock, seconds: float) -> Callable[[float], Awaitable[None]]:
-    """The lid is closed in the first sleep."""
+    """Sleep through this time in the first sleep, like a laptop with a closed lid."""
 
     async def sleep(asked: float) -> None:
         assert asked <= 60
@@ -387,7 +387,7 @@ async def test_a_restart_waits_for_the_same_reset() -> None:
     assert again.parked_until == 1_800_000_120.0
     async with asyncio.timeout(LIMIT), again.turn("worker", provider="claude"):
         assert 1_800_000_120 <= clock.now <= 1_800_000_180
-    # The time in session.json does the same where the journal has none.
+    # The time in session.json has the same effect if the journal has none.
     from_record = Budget(clock=clock, sleep=clock.sleep)
     from_record.parked_until = clock.now + 50
     async with asyncio.timeout(LIMIT), from_record.turn("worker", provider="claude"):
@@ -435,7 +435,7 @@ async def test_one_limited_provider_does_not_stop_the_others() -> None:
 
 
 @pytest.mark.parametrize("reset", [None, -3600.0, 10 * 365 * 86400.0])
-async def test_a_reset_that_is_unknown_past_or_absurd_is_tried_again_later_and_later(reset: float | None) -> None:
+async def test_an_unknown_or_absurd_reset_is_retried_with_growing_delays(reset: float | None) -> None:
     clock = Clock()
     budget = Budget(clock=clock, sleep=clock.sleep)
     told = None if reset is None else clock.now + reset
@@ -443,28 +443,28 @@ async def test_a_reset_that_is_unknown_past_or_absurd_is_tried_again_later_and_l
     assert waits == [60, 120, 240, 480, 900, 900]
 
 
-# a hundred random runs ------------------------------------------------------------------------------------------------
+# A hundred random runs
 
 
 class Simulation:
-    """Workers that spend at random: parallel, late, unpriced, cut by kills, with caps that are raised."""
+    """Workers that spend at random: late, unpriced, killed, with caps that are raised."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.lives = Lives()
-        self.truth = 0.0  # what was really spent
+        self.truth = 0.0  # the real spending
         self.dearest = 0.0
         self.workers = self.random.randint(1, 8)
         self.cap = self.random.uniform(1.0, 20.0)
 
     async def process(self, *, kill: bool) -> None:
-        """One life of the program: workers take turns until the cap stops them, or a kill."""
+        """Run one process: workers take turns until the cap or a kill stops them."""
         budget = self.lives.next(Caps(max_cost=self.cap))
         tasks = [asyncio.create_task(self.worker(budget, number)) for number in range(self.workers)]
         if kill:
             await asyncio.sleep(self.random.uniform(0.0, 0.004))
             for task in tasks:
-                task.cancel()  # nothing behind the kill reaches the disk: see `turn`
+                task.cancel()  # nothing after the kill reaches the disk: see `turn`
         await asyncio.gather(*tasks, return_exceptions=True)
         if not kill:
             assert all(isinstance(task.exception(), CapReached) for task in tasks)
@@ -479,7 +479,7 @@ class Simulation:
         usage = Usage(cost=0.0)
         context = budget.turn(role)
         account = await context.__aenter__()
-        assert self.truth < self.cap, "a turn began behind the cap"
+        assert self.truth < self.cap, "a turn began above the cap"
         for cost in costs:
             await asyncio.sleep(self.random.uniform(0.0, 0.001))  # a kill here leaves the context open, as it would
             usage += Usage(1, 1, cost=cost)
@@ -507,7 +507,7 @@ async def test_the_overshoot_is_one_turn_for_each_live_worker_at_most(seed: int)
 
 
 async def test_a_known_price_keeps_the_overshoot_to_one_turn_in_all() -> None:
-    """With reservations eight workers are as careful as one, once it is known what a turn costs."""
+    """With reservations and a known price, eight workers overshoot no more than one."""
     budget = Budget(Caps(max_cost=10.0))
     await spend(budget, Usage(cost=1.0))
 

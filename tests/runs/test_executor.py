@@ -50,7 +50,7 @@ from atomic.workflows import (
     task_loop_node,
 )
 from tests.cli.flows import call, end, text
-from tests.runs.memory_workflows import definition, ending, runtime, told
+from tests.runs.memory_workflows import all_events, definition, ending, runtime
 from tests.runs.small_runtime import Entities, Entity
 from tests.timing import judge
 
@@ -77,7 +77,7 @@ def flow(*nodes: Node[S, Any]) -> Any:
 
 
 async def test_one_run_has_one_id_and_ends_once(tmp_path: Path) -> None:
-    events = await told(run_workflow(flow(asks("a"), asks("b")), "hey", runtime(tmp_path, *[call(end("x"))] * 2)))
+    events = await all_events(run_workflow(flow(asks("a"), asks("b")), "hey", runtime(tmp_path, *[call(end("x"))] * 2)))
     assert isinstance(events[0], RunStarted)
     assert ending(events).status == "completed"
     assert {event.run for event in events} == {Path(events[0].session_dir).name}
@@ -91,7 +91,7 @@ async def test_a_retried_node_begins_and_ends_for_each_attempt(tmp_path: Path) -
             raise ValueError("not yet")
 
     made: Node[S, Any] = node("flaky", flaky, retry=Retry(0.001))
-    events = await told(run_workflow(flow(made), "", runtime(tmp_path)))
+    events = await all_events(run_workflow(flow(made), "", runtime(tmp_path)))
     steps = [event for event in events if isinstance(event, NodeStarted | NodeEnded)]
     assert [(type(step).__name__, step.attempt) for step in steps] == [
         (kind, attempt) for attempt in (1, 2, 3) for kind in ("NodeStarted", "NodeEnded")
@@ -104,7 +104,7 @@ async def test_a_failed_node_fails_the_run_with_its_message(tmp_path: Path) -> N
         raise ValueError("no way")
 
     run = run_workflow(flow(node("broken", broken)), "", runtime(tmp_path))
-    last = ending(await told(run))
+    last = ending(await all_events(run))
     assert (last.status, last.reason, last.exit_code) == ("failed", "error", 1)
     assert last.message.startswith("broken: ")
     assert "ValueError: no way" in (run.session.dir / "logs" / "errors.log").read_text()
@@ -112,14 +112,14 @@ async def test_a_failed_node_fails_the_run_with_its_message(tmp_path: Path) -> N
 
 async def test_a_subgraph_begins_before_its_nodes(tmp_path: Path) -> None:
     inner = graph(S).then(asks("inner")).compile(name="inner")
-    events = await told(run_workflow(flow(subgraph_node("outer", inner)), "", runtime(tmp_path, call(end("x")))))
+    events = await all_events(run_workflow(flow(subgraph_node("outer", inner)), "", runtime(tmp_path, call(end("x")))))
     steps = [(type(e).__name__, e.node) for e in events if isinstance(e, NodeStarted | NodeEnded)]
     assert steps == [
         ("NodeStarted", "outer"), ("NodeStarted", "outer/inner"), ("NodeEnded", "outer/inner"), ("NodeEnded", "outer"),
     ]  # fmt: skip
 
 
-# -- tasks ------------------------------------------------------------------------------------------------------------
+# -- tasks
 
 
 async def test_the_list_of_tasks_is_published_when_it_changes(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_the_list_of_tasks_is_published_when_it_changes(tmp_path: Path) ->
 
     built = graph(WithTasks).node("plan", plan).node("idle", idle).compile(name="tasks")
     run = run_workflow(definition(built), "", runtime(tmp_path))
-    changes = [event for event in await told(run) if isinstance(event, TasksChanged)]
+    changes = [event for event in await all_events(run) if isinstance(event, TasksChanged)]
     assert [[task.title for task in change.tasks] for change in changes] == [["one", "two"]]
     assert [task.id for task in TaskList.read(run.session.dir / "tasks.json").tasks] == ["1", "2"]
 
@@ -140,7 +140,7 @@ async def test_a_loop_over_tasks_publishes_each_task_and_names_it_in_activity(tm
     path = tmp_path / "tasks.json"
     TaskList.parse([{"id": "a", "title": "A"}, {"id": "b", "title": "B", "blocked_by": ["a"]}]).write(path)
     loop = task_loop_node("loop", tasks_path=str(path), task_nodes=[asks("work")])
-    events = await told(run_workflow(flow(loop), "", runtime(tmp_path, *[call(end("x"))] * 2)))
+    events = await all_events(run_workflow(flow(loop), "", runtime(tmp_path, *[call(end("x"))] * 2)))
     seen = [[task.status for task in event.tasks] for event in events if isinstance(event, TasksChanged)]
     assert seen == [
         ["in_progress", "pending"], ["completed", "pending"], ["completed", "in_progress"], ["completed", "completed"],
@@ -149,7 +149,7 @@ async def test_a_loop_over_tasks_publishes_each_task_and_names_it_in_activity(tm
 
 
 @pytest.mark.parametrize("place", ["tasks.json", "elsewhere"])
-async def test_the_list_as_it_was_planned_never_replaces_the_one_that_is_worked_on(tmp_path: Path, place: str) -> None:
+async def test_the_planned_list_never_replaces_the_current_one(tmp_path: Path, place: str) -> None:
     planned = [Task("1", "one"), Task("2", "two", blocked_by=["1"])]
 
     def path_of(folder: object) -> Path:
@@ -177,8 +177,8 @@ async def test_the_list_as_it_was_planned_never_replaces_the_one_that_is_worked_
     )
     host, listed = runtime(tmp_path), definition(built)
     run = run_workflow(listed, "", host)
-    events = await told(run)
-    events += await told(run_workflow(listed, "", host, session=run.session, resume=True))
+    events = await all_events(run)
+    events += await all_events(run_workflow(listed, "", host, session=run.session, resume=True))
     seen = [[task.status for task in event.tasks] for event in events if isinstance(event, TasksChanged)]
     done = [sum(status == "completed" for status in statuses) for statuses in seen]
     assert done == sorted(done)
@@ -202,7 +202,7 @@ async def test_a_list_in_the_folder_of_the_session_has_no_secrets(tmp_path: Path
 
     loop: Node[S, Any] = task_loop_node("loop", tasks_path=lambda s: s.prompt, task_nodes=[node("work", work)])
     run = run_workflow(flow(node("plan", plan), loop), "", runtime(tmp_path))
-    assert ending(await told(run)).status == "completed"
+    assert ending(await all_events(run)).status == "completed"
     assert seen[0][0] == f"push with {secret}"
     is_kept = place == "elsewhere"
     assert [(title == seen[0][0], secret in content) for title, content in seen] == [(True, is_kept), (False, is_kept)]
@@ -217,7 +217,7 @@ async def test_tasks_that_cannot_run_make_it_blocked(tmp_path: Path) -> None:
     path = tmp_path / "tasks.json"
     TaskList.parse([{"id": "a", "title": "A"}, {"id": "b", "title": "B", "blocked_by": ["a"]}]).write(path)
     loop = task_loop_node("loop", tasks_path=str(path), task_nodes=[asks("work")])
-    last = ending(await told(run_workflow(flow(loop), "", runtime(tmp_path, call(end(reason="error"))))))
+    last = ending(await all_events(run_workflow(flow(loop), "", runtime(tmp_path, call(end(reason="error"))))))
     assert (last.status, last.reason, last.exit_code) == ("blocked", "nothing_runnable", 5)
     assert "b: " in last.message
 
@@ -228,11 +228,11 @@ async def test_a_node_can_give_the_code_of_a_pause(tmp_path: Path) -> None:
     async def stuck(ctx: Any) -> None:
         raise Suspend("the same error three times", status=RunStatus.BLOCKED, code="stuck")
 
-    last = ending(await told(run_workflow(flow(node("stuck", stuck)), "", runtime(tmp_path))))
+    last = ending(await all_events(run_workflow(flow(node("stuck", stuck)), "", runtime(tmp_path))))
     assert (last.status, last.reason, last.exit_code) == ("blocked", "stuck", 5)
 
 
-# -- who answers ------------------------------------------------------------------------------------------------------
+# -- who answers
 
 
 async def test_flags_choose_the_agent_and_the_model_for_a_role(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ async def test_flags_choose_the_agent_and_the_model_for_a_role(tmp_path: Path) -
     agents = {"second": [call(end("2"))], "third": [call(end("3"), role="worker")]}
     world = runtime(tmp_path, call(end("1")), agents=agents, entities=entities, choices=choices)
     run = run_workflow(flow(*nodes), "", world)
-    events = await told(run)
+    events = await all_events(run)
     assert ending(events).status == "completed"
     lines = [
         msgspec.json.decode(line) for line in (run.session.dir / "logs" / "agent-calls.jsonl").read_bytes().splitlines()
@@ -255,12 +255,12 @@ async def test_flags_choose_the_agent_and_the_model_for_a_role(tmp_path: Path) -
 
 async def test_an_unknown_role_is_an_error(tmp_path: Path) -> None:
     world = runtime(tmp_path, call(end("x")), choices=Choices({"reveiwer": "replay"}))
-    events = await told(run_workflow(flow(asks("a")), "", world))
+    events = await all_events(run_workflow(flow(asks("a")), "", world))
     (warning,) = [event.text for event in events if isinstance(event, Warning)]
     assert warning.startswith("--agent reveiwer=replay had no effect")
 
 
-async def test_named_sessions_go_on_and_are_cleared(tmp_path: Path) -> None:
+async def test_named_sessions_continue_and_are_cleared(tmp_path: Path) -> None:
     ids: list[str] = []
 
     async def look(ctx: Any) -> None:
@@ -273,24 +273,24 @@ async def test_named_sessions_go_on_and_are_cleared(tmp_path: Path) -> None:
         ids.append(SessionStore(tmp_path / "home").list()[0].named["s"][1])
 
     run = run_workflow(flow(node("look", look)), "", runtime(tmp_path, *[call(end("x"))] * 3))
-    assert ending(await told(run)).status == "completed"
+    assert ending(await all_events(run)).status == "completed"
     assert len(set(ids)) == 2
 
 
-async def test_a_named_session_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_a_named_session_continues_after_a_restart(tmp_path: Path) -> None:
     ask: Node[S, Any] = ask_user_node("q", "Go on?")
     made = flow(asks("one", "first", session="s"), ask, asks("two", "second", session="s"))
     run = run_workflow(made, "", runtime(tmp_path, call(end("1"), match="first")))
-    assert ending(await told(run)).status == "paused"
+    assert ending(await all_events(run)).status == "paused"
     before = run.session.record.named
     reread = SessionStore(tmp_path / "home").find(run.id)  # as another process finds it
     rest = runtime(tmp_path, call(end("2"), match="second"))
     again = run_workflow(made, "", rest, session=reread, resume=True, answers={"q": "yes"})
-    assert ending(await told(again)).status == "completed"
-    assert again.session.record.named == before  # its id is one that was given to it: it was not started anew
+    assert ending(await all_events(again)).status == "completed"
+    assert again.session.record.named == before  # the id is the earlier one: the session was resumed
 
 
-async def test_sub_agents_go_through_the_same_door(tmp_path: Path) -> None:
+async def test_sub_agents_count_for_activity_and_cost(tmp_path: Path) -> None:
     entities = Entities()
     entities.add("agent", Entity("helper", "You help."))
 
@@ -300,7 +300,7 @@ async def test_sub_agents_go_through_the_same_door(tmp_path: Path) -> None:
 
     calls = [call(end(str(n), usage={"input": 1, "output": 1, "cost": 0.5}), match=f"task {n}") for n in range(3)]
     run = run_workflow(flow(node("spawn", spawn)), "", runtime(tmp_path, *calls, entities=entities))
-    events = await told(run)
+    events = await all_events(run)
     assert ending(events).status == "completed"
     assert {(event.node, event.role) for event in events if isinstance(event, AgentActivity)} == {("spawn", "helper")}
     assert run.session.record.cost.usd == 1.5
@@ -310,7 +310,7 @@ class Verdict(msgspec.Struct):
     good: bool
 
 
-async def test_where_one_of_several_agents_waits_the_finished_ones_do_not_run_again(tmp_path: Path) -> None:
+async def test_finished_agents_do_not_run_again_while_another_waits(tmp_path: Path) -> None:
     entities = Entities()
     entities.add("agent", Entity("helper", "You help."))
     asked: dict[str, Any] = {"type": "question_asked", "questions": [{"text": "Which one?", "options": []}]}
@@ -334,12 +334,12 @@ async def test_where_one_of_several_agents_waits_the_finished_ones_do_not_run_ag
         call(asked, end("?", **paid), match="task three"),
     ]
     run = run_workflow(made, "", runtime(tmp_path, *first, entities=entities))
-    last = ending(await told(run))
+    last = ending(await all_events(run))
     assert (last.status, last.reason, merged) == ("paused", "question", [])
     (question,) = run.session.record.questions
     rest = runtime(tmp_path, call(end("the other three", **paid), match="task three"), entities=entities)
     again = run_workflow(made, "", rest, session=run.session, resume=True, answers={question.id: "this"})
-    assert ending(await told(again)).status == "completed"
+    assert ending(await all_events(again)).status == "completed"
     ((one, two, *threes),) = merged
     assert (one, two) == ((True, '{"good": true}', Verdict(good=True)), (False, "", None))
     assert sorted(text for _, text, _ in threes) == ["the other three", "three"]
@@ -349,23 +349,23 @@ async def test_where_one_of_several_agents_waits_the_finished_ones_do_not_run_ag
     assert record.usage["cost"] == 2.0
 
 
-# -- caps and limits --------------------------------------------------------------------------------------------------
+# -- caps and limits
 
 
 COSTLY = call(end("x", usage={"input": 100, "output": 100, "cost": 1.0}))
 
 
-async def test_a_cap_pauses_the_run_and_a_higher_one_lets_it_go_on(tmp_path: Path) -> None:
+async def test_a_cap_pauses_the_run_and_a_higher_one_continues_it(tmp_path: Path) -> None:
     made = flow(asks("a"), asks("b"), asks("c"))
     run = run_workflow(made, "", runtime(tmp_path, *[COSTLY] * 3, caps=Caps(max_cost=1.5)))
-    events = await told(run)
+    events = await all_events(run)
     (limit,) = [event for event in events if isinstance(event, LimitReached)]
     assert (limit.kind, limit.limit, limit.spent) == ("max_cost", 1.5, 2.0)
     last = ending(events)
     assert (last.status, last.reason, last.exit_code) == ("paused", "max_cost", 6)
     assert "--max-cost" in last.message
     again = run_workflow(made, "", runtime(tmp_path, COSTLY, caps=Caps(max_cost=9)), session=run.session, resume=True)
-    events = await told(again)
+    events = await all_events(again)
     assert ending(events).status == "completed"
     assert [event.node for event in events if isinstance(event, NodeStarted)] == ["c"]
     assert again.session.record.cost.usd == 3.0
@@ -376,7 +376,7 @@ def limited(seconds: float) -> Any:
     return call({"type": "limit_reached", "reset_at": reset, "message": "too many"}, end(reason="error", error="429"))
 
 
-async def test_a_limit_parks_the_run_until_its_reset_and_is_no_attempt(
+async def test_a_limit_pauses_the_run_until_its_reset_without_using_an_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from atomic.runs import budget
@@ -384,7 +384,7 @@ async def test_a_limit_parks_the_run_until_its_reset_and_is_no_attempt(
     monkeypatch.setattr(budget, "LATE_SECONDS", 0.0)
     run = run_workflow(flow(asks("a", timeout=1)), "", runtime(tmp_path, limited(2), call(end("x"))))
     began = time.time()
-    events = await told(run)
+    events = await all_events(run)
     assert ending(events).status == "completed"
     assert time.time() - began > 1.5
     (limit,) = [event for event in events if isinstance(event, LimitReached)]
@@ -394,18 +394,18 @@ async def test_a_limit_parks_the_run_until_its_reset_and_is_no_attempt(
     assert [event.attempt for event in events if isinstance(event, NodeEnded)] == [1]
 
 
-async def test_on_limit_stop_pauses_and_switch_goes_on_with_another(tmp_path: Path) -> None:
+async def test_on_limit_stop_pauses_and_switch_continues_with_another_agent(tmp_path: Path) -> None:
     run = run_workflow(flow(asks("a")), "", runtime(tmp_path, limited(3600), on_limit="stop"))
-    last = ending(await told(run))
+    last = ending(await all_events(run))
     assert (last.status, last.reason, last.exit_code) == ("paused", "provider_limit", 7)
     assert run.session.record.parked_until is not None
     other = runtime(
         tmp_path, limited(3600), agents={"second": [call(end("x"))]}, on_limit="switch", others=["replay", "second"]
     )
-    assert ending(await told(run_workflow(flow(asks("a")), "", other))).status == "completed"
+    assert ending(await all_events(run_workflow(flow(asks("a")), "", other))).status == "completed"
 
 
-# -- people -----------------------------------------------------------------------------------------------------------
+# -- people
 
 
 class Person:
@@ -421,14 +421,14 @@ class Person:
 ASKED = {"type": "question_asked", "questions": [{"text": "Sure?", "options": [{"label": "Yes"}, {"label": "No"}]}]}
 
 
-async def test_questions_of_nodes_and_of_agents_reach_the_person(tmp_path: Path) -> None:
+async def test_questions_of_nodes_and_agents_reach_the_user(tmp_path: Path) -> None:
     async def ask(ctx: Any) -> dict[str, Any]:
         return {"said": [await ctx.ask(Question("Name?", id="name"))]}
 
     person = Person("Ada", "Yes")
     world = runtime(tmp_path, call(ASKED, end("x")), person=person)
     run = run_workflow(flow(node("ask", ask), asks("agent")), "", world)
-    events = await told(run)
+    events = await all_events(run)
     assert ending(events).status == "completed"
     assert [question.text for question in person.asked] == ["Name?", "Sure?"]
     assert [(event.node, event.question.text) for event in events if isinstance(event, QuestionAsked)] == [
@@ -439,17 +439,17 @@ async def test_questions_of_nodes_and_of_agents_reach_the_person(tmp_path: Path)
 
 async def test_a_user_who_does_not_answer_leaves_the_question_open(tmp_path: Path) -> None:
     run = run_workflow(flow(asks("agent")), "", runtime(tmp_path, call(ASKED, end("x")), person=Person(None)))
-    last = ending(await told(run))
+    last = ending(await all_events(run))
     assert (last.status, last.reason, last.exit_code) == ("paused", "question", 5)
     assert [question.text for question in run.session.record.questions] == ["Sure?"]
 
 
 async def test_a_question_to_the_user_does_not_count_for_the_time_of_a_node(tmp_path: Path) -> None:
     world = runtime(tmp_path, call(ASKED, end("x")), person=Person("Yes", patience=1.2))
-    assert ending(await told(run_workflow(flow(asks("agent", timeout=1)), "", world))).status == "completed"
+    assert ending(await all_events(run_workflow(flow(asks("agent", timeout=1)), "", world))).status == "completed"
 
 
-# -- hosts ------------------------------------------------------------------------------------------------------------
+# -- hosts
 
 
 async def test_a_host_that_does_not_read_does_not_slow_the_run_and_costs_little(tmp_path: Path) -> None:
@@ -464,7 +464,7 @@ async def test_a_host_that_does_not_read_does_not_slow_the_run_and_costs_little(
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    events = await told(run)
+    events = await all_events(run)
     words = [event.event for event in events if isinstance(event, AgentActivity)]
     assert len(events) < 200
     assert sum(len(getattr(event, "text", "")) for event in words) >= 20_000 * 100
@@ -495,7 +495,7 @@ async def test_fifty_runs_at_once_do_not_wait_for_each_other(tmp_path: Path) -> 
     (await world.choose(None))._speed = 1.0  # pyright: ignore[reportAttributeAccessIssue]
     began = time.monotonic()
     runs = [run_workflow(flow(asks("a"), asks("b")), f"run {n}", world) for n in range(50)]
-    ends = [ending(events) for events in await asyncio.gather(*map(told, runs))]
+    ends = [ending(events) for events in await asyncio.gather(*map(all_events, runs))]
     took = time.monotonic() - began
     assert {end.status for end in ends} == {"completed"}
     assert len({run.session.dir for run in runs}) == 50
@@ -510,6 +510,6 @@ async def test_a_step_of_a_task_whose_id_has_a_slash_has_its_description(tmp_pat
     TaskList.parse([{"id": "a/b", "title": "A"}]).write(path)
     loop = task_loop_node("loop", tasks_path=str(path), task_nodes=[asks("work")])
     described = definition(graph(S).then(loop).compile(name="flow"), node_descriptions={"work": "Working"})
-    events = await told(run_workflow(described, "", runtime(tmp_path, call(end("x")))))
+    events = await all_events(run_workflow(described, "", runtime(tmp_path, call(end("x")))))
     started = {event.node: event.description for event in events if isinstance(event, NodeStarted)}
     assert started["work[a/b]"] == "Working"

@@ -1,4 +1,4 @@
-"""The copy of the list of tasks: behind after a kill or on a full disk, and then nobody is accused."""
+"""A task list's copy that is out of date after a kill or a full disk is not reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Killed(BaseException):
 
 @contextmanager
 def process(folder: Path) -> Generator[tuple[Facts, KeptTasks]]:
-    """One process of a run."""
+    """Open the facts and tasks of a run like one of its processes."""
     with SqliteJournal(folder / "journal.db") as journal:
         facts = Facts(folder, Redactor([]))
         facts.open(journal, "run")
@@ -38,7 +38,7 @@ def listed(*statuses: TaskStatus) -> TaskList:
 
 
 @pytest.mark.parametrize("later", [listed(IN_PROGRESS, PENDING), listed(PENDING, PENDING, PENDING)])
-def test_the_file_of_an_older_version_is_no_finding_after_a_kill(
+def test_an_outdated_file_is_not_reported_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: TaskList
 ) -> None:
     listed(PENDING, PENDING).write(tmp_path / "tasks.json")
@@ -57,7 +57,7 @@ def test_the_file_of_an_older_version_is_no_finding_after_a_kill(
 
 
 @pytest.mark.parametrize("is_new_process", [False, True])
-def test_a_disk_that_was_full_for_several_changes_is_no_finding(
+def test_a_full_disk_during_several_changes_is_not_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new_process: bool
 ) -> None:
     def is_full(*_: Any, **__: Any) -> None:
@@ -78,4 +78,4 @@ def test_a_disk_that_was_full_for_several_changes_is_no_finding(
         assert TaskList.read(tmp_path / "tasks.json").dump() == listed(COMPLETED, COMPLETED).dump()
         listed(PENDING, PENDING).write(tmp_path / "tasks.json")
         tasks.restore_copy()
-        assert facts[CHANGED_COPIES] == ["tasks.json"]  # this time it was another program
+        assert facts[CHANGED_COPIES] == ["tasks.json"]  # this time another program changed it

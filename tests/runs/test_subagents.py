@@ -1,4 +1,4 @@
-"""Sub-agents over a real agent: fresh sessions, the entity's words, values, time limits, and nothing left behind."""
+"""Sub-agents on a real agent: sessions, prompts, values, time limits and clean-up."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ async def test_an_agent_works_with_its_own_prompt_tools_and_a_fresh_session(
     assert not {"Write", "Edit"} & set(call.tools)
 
 
-async def test_several_at_once_come_back_in_order(bridge: Bridge) -> None:
+async def test_concurrent_sub_agents_return_in_order(bridge: Bridge) -> None:
     requests = [SubagentRequest("worker", f"@@part{n}@@ Go.") for n in range(5)]
     results = await bridge.spawn_parallel(requests, max_concurrency=2)
     assert [result.text for result in results] == [f"Part {n}." for n in range(5)]
     assert len({result.id for result in results}) == 5
 
 
-async def test_a_value_of_a_type(bridge: Bridge) -> None:
+async def test_a_sub_agent_returns_a_typed_value(bridge: Bridge) -> None:
     verdict = await bridge.ask_for(Verdict, SubagentRequest("worker", "@@judge@@ Judge it."))
     assert verdict == Verdict(approve=True, reason="fine")
     result = await bridge.spawn(SubagentRequest("worker", "@@judge@@ Judge it.", schema=Verdict))
@@ -124,7 +124,7 @@ async def test_an_unknown_agent_is_reported_with_the_nearest_name(bridge: Bridge
         await bridge.ask_for(Verdict, SubagentRequest("wroker", "Go."))
 
 
-async def test_it_serves_the_nodes_of_the_engine_unchanged(bridge: Bridge, entities: Entities) -> None:
+async def test_nodes_of_the_engine_use_sub_agents_unchanged(bridge: Bridge, entities: Entities) -> None:
     deps = Runtime(entities=entities, bridge=cast("Any", bridge))  # the small one takes small parts
     workflow = graph(State).subagent("ask", agent="worker", task="@@hello@@ Say hello.").compile()
     result = await workflow.run(deps=deps)

@@ -1,6 +1,7 @@
-"""Whatever happens to the files of a journal: a valid prefix of every run, or a clear refusal; never an invention.
+"""A damaged journal yields a valid prefix of every run or a clear refusal.
 
-The files are those of a process that was killed with SIGKILL, so the log is not in the database yet.
+The files come from a process that was killed with SIGKILL, so the log is not in the
+database yet.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Files = dict[str, bytes]  # the database under "", the log under "-wal"
 class Mutant:
     name: str
     files: Files
-    # A log that ends between two frames looks like one that never was longer, and an empty file like a new one.
+    # A log that ends between two frames looks complete, and an empty file looks new.
     invisible: bool = False
 
 
@@ -109,7 +110,7 @@ def mutants(files: Files, scale: float) -> Iterator[Mutant]:
     for byte in (0, 17, 18, 19, 24, 30, 35, 43, 47, 59, 63, 69, 100, 103, 105):
         yield changed(f"byte {byte} of the database", database=flipped(database, byte * 8))
     yield changed("an empty database", database=b"")
-    yield changed("junk behind the database", database=database + os.urandom(3 * PAGE))
+    yield changed("junk after the database", database=database + os.urandom(3 * PAGE))
     yield changed("a database of zeros", database=bytes(len(database)))
     if not log:
         return
@@ -127,11 +128,11 @@ def mutants(files: Files, scale: float) -> Iterator[Mutant]:
     last = 32 + (frames - 1) * FRAME
     for byte in (0, 5, 8, 12, 16, 20, 24, 5000):
         yield changed(f"byte {byte} of the last frame", log=flipped(log, (last + byte) * 8 + 1))
-    yield changed("junk behind the log", log=log + os.urandom(FRAME))
+    yield changed("junk after the log", log=log + os.urandom(FRAME))
 
 
 def wrecks(files: Files, count: int) -> Iterator[Mutant]:
-    """Make several damages at once, also large ones and moved bytes."""
+    """Make several kinds of damage at once, also large ones and moved bytes."""
     generator = random.Random(7)
     for index in range(count):
         wreck = dict(files)
@@ -150,7 +151,7 @@ def wrecks(files: Files, count: int) -> Iterator[Mutant]:
                 case _:
                     data[start:start] = generator.randbytes(size)
             wreck[part] = bytes(data)
-        # A frame whose head was written over looks like one of an earlier life of the log.
+        # A frame with an overwritten header looks like one from before the log's last restart.
         yield Mutant(f"wreck {index}", wreck, invisible=True)
 
 
@@ -169,11 +170,11 @@ def check_mutant(folder: Path, mutant: Mutant) -> str:
         lengths = {name: length_of(journal, name) for name in RUN_IDS}
         is_shorter = any(length != len(ORIGINALS[name]) for name, length in lengths.items())
         kept = [file for file in folder.glob("journal.db.damaged-*") if not file.name.endswith(("-wal", "-shm"))]
-        assert kept or not is_shorter or mutant.invisible, "no copy of what was lost"
+        assert kept or not is_shorter or mutant.invisible, "no copy of the lost rows"
         assert journal.recovered is None or Path(journal.recovered.kept_as) in kept
         check_copies(kept, mutant)
         goes_on(journal, lengths)
-    with SqliteJournal(path) as journal:  # what was recovered stays well
+    with SqliteJournal(path) as journal:  # a recovered journal stays valid
         assert journal.recovered is None
         for name, length in lengths.items():
             if length:
@@ -183,23 +184,23 @@ def check_mutant(folder: Path, mutant: Mutant) -> str:
 
 def check_copies(copies: list[Path], mutant: Mutant) -> None:
     for copy in copies:
-        assert files_at(copy) == mutant.files, f"{copy.name} is not what was found"
+        assert files_at(copy) == mutant.files, f"{copy.name} differs from the damaged files"
 
 
 def length_of(journal: SqliteJournal, name: str) -> int:
-    """Count the rows of a run, 0 if it is gone; fail unless they are a prefix of the original."""
+    """Count the rows of a run, 0 if it is lost; fail unless they are a prefix."""
     try:
         history = journal.history(name)
     except (RunNotFoundError, JournalError):
         return 0
     length = position(history, ORIGINALS[name], snapshot_of(name))
-    assert length is not None, f"{name} is no prefix of what was written"
+    assert length is not None, f"{name} is not a prefix of the written rows"
     try:
         records = journal.records(name)
     except JournalError:
         records = None
     steps = [row.step for row in ORIGINALS[name][:length] if row.step]
-    # What lies before a snapshot may be lost: then it is not shown, but the run can go on.
+    # Rows before a snapshot may be lost: they are not shown, but the run can continue.
     assert [record.step for record in records] == steps if records is not None else history.snapshot is not None
     return length
 
@@ -213,7 +214,7 @@ def goes_on(journal: SqliteJournal, lengths: dict[str, int]) -> None:
         before = journal.history(name)
         try:
             log = journal.acquire(name)
-        except RunOwnedError:  # a bit of its dead owner: it might be alive on another machine, for 15 seconds
+        except RunOwnedError:  # its dead owner may seem alive on another machine for 15 seconds
             lengths[name] = 0
             continue
         log.append([extra_row(length)])

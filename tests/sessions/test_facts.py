@@ -54,7 +54,7 @@ def test_a_changed_copy_is_named_and_written_again(tmp_path: Path) -> None:
         (tmp_path / "d.json").unlink()
         os.mkfifo(tmp_path / "d.json")
         (tmp_path / "e.json").write_bytes(b"x" * 1_000_000)
-        facts.set("e.json", {"name": "new"})  # also one that is replaced
+        facts.set("e.json", {"name": "new"})  # even if it is replaced
         changed = ["a.json", "d.json", "e.json"]
         assert facts.restore_copies() == changed
         for name in facts:
@@ -72,7 +72,7 @@ def test_an_old_copy_after_a_kill_is_not_a_finding(tmp_path: Path) -> None:
         old = (tmp_path / "a.json").read_bytes()
         facts.set("a.json", 2)
         facts.set("b.json", 1)
-    (tmp_path / "a.json").write_bytes(old)  # as if the process had been killed before it was replaced
+    (tmp_path / "a.json").write_bytes(old)  # as after a kill before the replacement
     (tmp_path / "b.json").unlink()
     with SqliteJournal(tmp_path / "journal.db") as journal:
         assert opened(tmp_path, journal).restore_copies() == []
@@ -80,7 +80,7 @@ def test_an_old_copy_after_a_kill_is_not_a_finding(tmp_path: Path) -> None:
     assert (tmp_path / "b.json").read_text() == "1\n"
 
 
-def test_a_copy_that_cannot_be_written_is_blamed_on_nobody(tmp_path: Path) -> None:
+def test_a_copy_that_cannot_be_written_is_not_reported_as_changed(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("a file where the folder of the copy belongs")
     with SqliteJournal(tmp_path / "journal.db") as journal:
         facts = opened(tmp_path, journal)
@@ -94,7 +94,7 @@ def test_a_copy_that_cannot_be_written_is_blamed_on_nobody(tmp_path: Path) -> No
         (tmp_path / "b").unlink()
         assert facts.restore_copies() == []
         assert (tmp_path / "b" / "c.json").read_text() == "3\n"
-        (tmp_path / "b" / "c.json").write_text("0\n")  # from now on a change is another's again
+        (tmp_path / "b" / "c.json").write_text("0\n")  # a later change is reported again
         assert facts.restore_copies() == ["b/c.json"]
 
 

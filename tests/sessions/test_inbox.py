@@ -15,9 +15,9 @@ def inbox(tmp_path: Path) -> Inbox:
     return Inbox(tmp_path)
 
 
-def test_a_stop_reaches_the_one_it_is_for_once(inbox: Inbox) -> None:
+def test_a_stop_reaches_its_recipient_once(inbox: Inbox) -> None:
     inbox.put(Message("stop", to="me"))
-    inbox.put(Message("cancel", to="somebody who is dead"))
+    inbox.put(Message("cancel", to="an owner that is dead"))
     assert inbox.orders("me") == {"stop"}
     assert inbox.orders("me") == set()
 
@@ -34,19 +34,19 @@ def test_an_answer_stays_until_it_is_recorded_and_the_last_one_counts(inbox: Inb
     assert inbox.answers() == {}
 
 
-def test_without_a_folder_there_is_nothing_to_read(inbox: Inbox) -> None:
+def test_a_missing_folder_has_no_messages(inbox: Inbox) -> None:
     assert (inbox.orders("me"), inbox.answers()) == (set(), {})
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b'{"kind": "launch"}', b"[" * 100_000])
-def test_what_cannot_be_read_is_put_aside(inbox: Inbox, content: bytes) -> None:
+def test_an_unreadable_message_is_set_aside(inbox: Inbox, content: bytes) -> None:
     inbox.put(Message("stop", to="me"))
     (inbox.folder / "0-damaged.json").write_bytes(content)
     assert inbox.orders("me") == {"stop"}
     assert [path.name for path in inbox.folder.iterdir()] == ["0-damaged.unreadable"]
 
 
-def test_a_pipe_a_link_or_a_folder_in_its_place_is_not_waited_for(inbox: Inbox) -> None:
+def test_a_pipe_a_link_or_a_folder_does_not_block_the_reader(inbox: Inbox) -> None:
     inbox.put(Message("stop", to="me"))
     os.mkfifo(inbox.folder / "1.json")
     (inbox.folder / "2.json").symlink_to("/etc/hostname")

@@ -100,7 +100,7 @@ def test_a_run_continues_where_it_ended(path: Path) -> None:
         assert journal.history("run").rows == rows[1:]
 
 
-def test_history_ends_at_the_step_that_was_asked_for(journal: SqliteJournal) -> None:
+def test_history_ends_at_the_requested_step(journal: SqliteJournal) -> None:
     rows = [start_row("run"), step_row(1), resumed_row(), step_row(None), step_row(2), started_row("b"), step_row(3)]
     write(journal, "run", [*rows, ended_row()])
     assert journal.history("run", at=0).rows == []
@@ -124,7 +124,7 @@ def test_a_snapshot_is_not_used_for_a_step_before_it(journal: SqliteJournal) -> 
     log.snapshot(2, b"one and two, and more")
     log.append([step_row(3), step_row(4)])
     assert journal.history("run", at=1) == (journal.history("run").start, None, [step_row(1)])
-    # As many steps as were asked for, but it knows of the row behind them.
+    # As many steps as requested, but it includes the row after them.
     assert journal.history("run", at=2).snapshot is None
     assert journal.history("run", at=3)[1:] == (b"one and two, and more", [step_row(3)])
     log.snapshot(4, b"four")
@@ -164,7 +164,7 @@ def test_the_list_has_the_progress_of_each_run(journal: SqliteJournal) -> None:
 def test_the_list_reads_only_the_ends_of_a_run(path: Path) -> None:
     with SqliteJournal(path) as journal:
         write(journal, "run", reference_rows("run"))
-    change(path, "UPDATE rows SET body = x'00' WHERE step = 3")  # nobody would list this if it were read
+    change(path, "UPDATE rows SET body = x'00' WHERE step = 3")  # a list that read this row would fail
     with SqliteJournal(path) as journal:
         assert journal.list()[0].steps == 24
         assert journal.recovered is None
@@ -177,7 +177,7 @@ def test_a_fork_goes_its_own_way(journal: SqliteJournal) -> None:
     assert [journal.history(each).rows for each in (whole, part, none)] == [rows[1:], rows[1:4], []]
     start = journal.history(part).start
     assert (start.execution_id, start.forked_from, start.graph) == (part, "run", "reference")
-    log = journal.acquire(part)  # nobody owns a fork
+    log = journal.acquire(part)  # a fork has no owner
     log.append([step_row(3, text="another way")])
     assert journal.history("run").rows == rows[1:]
     assert journal.records(part)[-1].update == {"log": ["another way"]}
@@ -292,7 +292,7 @@ def test_names_with_odd_letters_are_names(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_place_that_cannot_hold_a_journal_is_said(tmp_path: Path) -> None:
+def test_a_path_that_cannot_hold_a_journal_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
     for wrong, reason in [
         (tmp_path, "is not a file"),

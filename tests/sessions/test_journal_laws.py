@@ -141,7 +141,7 @@ class Journals(RuleBasedStateMachine):
     def compare(self, name: str, memory: History, disk: History) -> None:
         if name not in self.forks:
             assert memory.start == disk.start
-        # A snapshot says how many rows there were before it, the first one included.
+        # A snapshot has the number of rows before it, including the first.
         spared = 0 if disk.snapshot is None else int(disk.snapshot) - 1
         assert spared <= len(memory.rows)
         assert disk.rows == memory.rows[spared:]

@@ -104,7 +104,7 @@ def test_a_line_that_a_kill_has_cut_is_ended_first(folder: Path) -> None:
     assert msgspec.json.decode(logs.events.read_bytes().splitlines()[1])["text"] == "x"
 
 
-def test_a_log_that_cannot_be_written_is_said_and_not_raised(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_reported_and_does_not_raise(tmp_path: Path) -> None:
     logs = SessionLogs(tmp_path, Redactor())
     logs.event({"type": "warning", "text": "x"})
     logs.error("something", ValueError("y"))

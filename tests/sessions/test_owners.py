@@ -115,7 +115,7 @@ def test_a_run_of_a_killed_process_is_free_at_once(path: Path, worker: Callable[
         with pytest.raises(RunOwnedError, match=f"process {owner.pid}") as refused:
             journal.acquire("run")
         assert refused.value.pid == owner.pid
-        # Nobody collects the dead process here: it stays in the table of processes, but it is dead.
+        # The dead process is not collected here: it is a zombie in the process table.
         os.kill(owner.pid, signal.SIGKILL)
         wait_until(lambda: Path(f"/proc/{owner.pid}/stat").read_text().split(")")[-1].split()[0] == "Z")
         journal.acquire("run").append([step_row(3)])
@@ -256,16 +256,16 @@ ME = Owner.this_process("token")
         (replace(ME, born="1"), False),  # the pid was given to another process
         (replace(ME, pid=2**30), False),
         (replace(ME, boot="before"), False),
-        (replace(ME, boot=""), True),  # it could not tell its boot: only its lease tells
+        (replace(ME, boot=""), True),  # unknown boot: only the lease decides
         (replace(ME, ticked=ME.ticked - STALE_SECONDS - 1), False),
         (replace(ME, ticked=ME.ticked + 3600), False),
         (replace(ME, host="other", boot="other", born="1"), True),
         (replace(ME, host="other", boot="other", renewed=ME.renewed - STALE_SECONDS - 60), False),
-        (replace(ME, space="pid:[1]", born="1"), True),  # in a container: only its lease tells
+        (replace(ME, space="pid:[1]", born="1"), True),  # in a container: only the lease decides
     ],
 )
 def test_an_owner_lives_if_its_process_does_and_its_lease_is_new(owner: Owner, lives: bool) -> None:
     now = Owner.this_process("")
-    age = now.ticked - ME.ticked  # of this list: the times in it are those of the import
+    age = now.ticked - ME.ticked  # since this list was made at import
     owner = replace(owner, ticked=owner.ticked + age, renewed=owner.renewed + age)
     assert owner.is_alive() is lives

@@ -70,7 +70,7 @@ def test_five_megabytes_of_junk_are_not_a_journal(tmp_path: Path) -> None:
     assert path.read_bytes() == content
 
 
-def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "places.sqlite"
     other = sqlite3.connect(path, isolation_level=None)
     other.executescript("PRAGMA journal_mode=WAL; CREATE TABLE runs (id); INSERT INTO runs VALUES ('mine')")
@@ -261,7 +261,7 @@ def test_a_first_write_that_was_cut_short_leaves_a_new_journal(tmp_path: Path) -
             assert journal.list() == []
 
 
-def test_the_end_of_a_log_that_is_dropped_is_told_in_bytes(tmp_path: Path) -> None:
+def test_the_dropped_end_of_a_log_is_reported_in_bytes(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = SqliteJournal(path)
     log = journal.create("run", start_row("run"))
@@ -280,7 +280,7 @@ def test_the_end_of_a_log_that_is_dropped_is_told_in_bytes(tmp_path: Path) -> No
 
 
 def test_a_journal_that_a_living_process_works_with_is_not_recovered(tmp_path: Path) -> None:
-    # A copy: nothing but the table of runs says that its owner lives.
+    # A copy: only the table of runs shows that its owner is alive.
     path = tmp_path / "journal.db"
     owner = start("worker.py", str(path))
     assert owner.stdin

@@ -123,7 +123,7 @@ def test_an_unchanged_record_is_not_written_again(store: SessionStore, monkeypat
     monkeypatch.setattr("atomic.sessions.store.replace_file", replace)
     session.save(durable=False, reason="")
     assert written == []
-    session.save(reason="")  # what is there may not survive a power cut: only now it is safe
+    session.save(reason="")  # only now the record is safe from a power cut
     session.save(reason="")
     session.save(reason="", durable=False)
     assert written == [True]
@@ -147,7 +147,7 @@ def test_what_could_not_be_written_is_written_the_next_time(
     assert store.find(session.id).record.reason == "x"
 
 
-def test_a_damaged_file_is_one_line_in_the_list_and_an_error_when_it_is_asked_for(store: SessionStore) -> None:
+def test_a_damaged_file_is_one_line_in_the_list_and_an_error_by_name(store: SessionStore) -> None:
     record = made(store)
     (store.place_of(record.id) / "session.json").write_text('{"id": "x"')
     with pytest.raises(SessionDamagedError, match="cannot be read"):

@@ -13,7 +13,7 @@ from atomic.sessions import SqliteJournal
 from tests.sessions.processes import environment
 from tests.sessions.rows import start_row, step_row
 
-# In a process of its own: what it tests has crashed the interpreter.
+# In a separate process: the tested code once crashed the interpreter.
 RUNS = """
     import asyncio, sys, threading
     from typing import Annotated

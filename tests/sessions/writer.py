@@ -1,7 +1,8 @@
-"""A process that writes the reference runs to a journal and is killed: `writer.py PATH STATE`.
+"""Write the reference runs to a journal and die: `writer.py PATH STATE`.
 
-STATE says where the data are when it dies: all in the log ("log"), in the file and a log that began anew ("both"),
-in the file with a log that repeats them ("copied"), or all in the file ("closed").
+STATE is the place of the data at that moment: all in the log ("log"), in the file and in
+a restarted log ("both"), in the file with a log that repeats them ("copied"), or all in
+the file ("closed").
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from atomic.workflows import (
 from tests.graph.small import RUN, S, ended, failed, within
 from tests.runs.small_runtime import Bridge, Entity, Meter, Named, Runtime
 
-# agents ------------------------------------------------------------------------------------------------------
+# Agents
 
 
 async def test_an_agent_node_is_one_turn_in_a_fresh_session() -> None:
@@ -86,7 +86,7 @@ async def test_a_schema_reads_the_answer(says: str) -> None:
     assert (await ended(compiled, deps=Runtime(says=says))).state.outputs == {"plan": {"steps": ["a"]}}
 
 
-async def test_an_answer_that_is_not_what_the_schema_asks_for_fails() -> None:
+async def test_an_answer_that_does_not_match_the_schema_fails() -> None:
     compiled = graph(S).agent("plan", "plan it", output_schema=Plan).compile()
     assert "steps" in await failed(compiled, "plan: ", deps=Runtime(says='{"stops": []}'))
 
@@ -97,7 +97,7 @@ async def test_an_output_mapper_takes_the_answer() -> None:
     assert (state.text, state.outputs) == ("done!", {})
 
 
-# sub-agents --------------------------------------------------------------------------------------------------
+# Sub-agents
 
 
 def runtime_with(*agents: str) -> Runtime:
@@ -126,7 +126,7 @@ async def test_a_failed_subagent_fails_the_node_at_once() -> None:
     runtime.bridge = Bridge(lambda request: SubagentResult(request.id, success=False, error="out of money"))
     text = await failed(graph(S).subagent("plan", agent="planner", task="x").compile(), "plan: ", deps=runtime)
     assert "out of money" in text
-    assert len(runtime.bridge.requests) == 1  # agents are not tried again unless somebody asks for it
+    assert len(runtime.bridge.requests) == 1  # agents are retried only on request
 
 
 async def test_a_subagent_is_tried_again_where_asked() -> None:
@@ -170,7 +170,7 @@ async def test_several_subagents_are_collected_failures_included() -> None:
     assert journal.records(RUN)[0].usage == {"input": 2, "output": 0, "cached": 0}
 
 
-async def test_several_subagents_merge_as_they_are_told() -> None:
+async def test_several_subagents_merge_with_the_given_function() -> None:
     compiled = graph(S).then(
         parallel_subagent_node(
             "p",
@@ -182,14 +182,14 @@ async def test_several_subagents_merge_as_they_are_told() -> None:
     assert (state.log, state.text, state.outputs) == (["a did t0", "a did t1"], "t!", {})
 
 
-async def test_one_unknown_agent_among_several_is_told_before_any_is_spawned() -> None:
+async def test_one_unknown_agent_among_several_is_reported_before_any_starts() -> None:
     runtime = runtime_with("a")
     requests = [SubagentRequest("a", "x"), SubagentRequest("b", "y")]
     await failed(graph(S).parallel_subagent("p", agents=requests).compile(), "p: ", deps=runtime)
     assert runtime.bridge.requests == []
 
 
-# skills and commands -----------------------------------------------------------------------------------------
+# Skills and commands
 
 
 async def test_a_skill_is_resolved_when_it_runs_and_filled_in() -> None:
@@ -243,7 +243,7 @@ async def test_which_model_a_skill_gets(
     assert runtime.turns[0].options.get("model") == expected
 
 
-# sessions ----------------------------------------------------------------------------------------------------
+# Sessions
 
 
 async def test_clearing_ends_a_session() -> None:
@@ -275,7 +275,7 @@ async def test_a_monitor_acts_above_its_threshold(
     assert warned == (used > threshold)
 
 
-async def test_a_monitor_of_a_session_that_is_not_there_yet_or_tells_nothing_does_nothing() -> None:
+async def test_a_monitor_of_a_missing_or_silent_session_does_nothing() -> None:
     runtime = Runtime()
     runtime.sessions.meters["mute"] = Meter(100, 0)
     compiled = graph(S).context_monitor("m", session="main").context_monitor("n", session="mute").compile()
@@ -289,7 +289,7 @@ def test_a_monitor_with_bad_options_is_refused(options: dict[str, Any]) -> None:
         graph(S).then(context_monitor_node("m", session="main", **options)).compile()
 
 
-# custom tools ------------------------------------------------------------------------------------------------
+# Custom tools
 
 
 async def test_a_custom_tool_is_called_by_its_name() -> None:
@@ -316,7 +316,7 @@ async def test_an_unknown_tool_fails_its_node() -> None:
     assert '"shout"' in await failed(graph(S).custom_tool("t", tool="shuot").compile(), "t: ", deps=runtime)
 
 
-# without a runtime -------------------------------------------------------------------------------------------
+# Without a runtime
 
 
 NEED_A_RUNTIME: list[Node[S]] = [
@@ -342,7 +342,7 @@ async def test_without_a_runtime_a_node_fails_with_a_hint(node: Node[S]) -> None
     assert "AttributeError" not in text
 
 
-async def test_what_became_of_a_subagent_can_be_kept_in_a_state() -> None:
+async def test_the_result_of_a_subagent_can_be_kept_in_a_state() -> None:
     class Kept(State):
         result: SubagentResult | None = None
 

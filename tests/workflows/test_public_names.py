@@ -1,4 +1,4 @@
-"""One door for workflow authors, which opens quickly."""
+"""Workflow authors import one package, and it loads quickly."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def test_every_public_name_can_be_imported(name: str) -> None:
     assert name in atomic.workflows.__all__
 
 
-def test_the_door_pulls_in_no_database_no_screen_and_no_agent() -> None:
-    """Opening it, building, compiling and running a graph without a file needs none of them."""
+def test_importing_the_package_loads_no_database_screen_or_agent() -> None:
+    """Importing it, building, compiling and running a graph in memory needs none of them."""
     code = f"""
 import sys, asyncio
 from atomic.workflows import *

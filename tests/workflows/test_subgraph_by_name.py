@@ -26,19 +26,19 @@ async def test_without_workflows_the_error_names_the_fix() -> None:
     assert "deps" in await failed(graph(S).subgraph("sub", "review").compile(), "sub: ")
 
 
-async def test_a_circle_is_an_error_that_shows_it() -> None:
+async def test_a_cycle_is_an_error_that_names_its_workflows() -> None:
     a = graph(S).then(say("in-a")).subgraph("to-b", "b").compile(name="a")
     b = graph(S).then(say("in-b")).subgraph("to-a", "a").compile(name="b")
     text = await failed(a, "to-b/to-a: ", deps=runtime_with_workflows(a=a, b=b))
     assert "a -> b -> a" in text
 
 
-async def test_a_workflow_that_calls_itself_is_a_circle_too() -> None:
+async def test_a_workflow_that_calls_itself_is_a_cycle_too() -> None:
     a = graph(S).then(say("in-a")).subgraph("again", "a").compile(name="a")
     assert "a -> a" in await failed(a, "again: ", deps=runtime_with_workflows(a=a))
 
 
-async def test_a_circle_through_a_branch_and_a_map_is_found() -> None:
+async def test_a_cycle_through_a_branch_and_a_map_is_found() -> None:
     a = graph(S).parallel({"x": graph(S).subgraph("to-b", "b"), "y": say("y")}).compile(name="a")
     b = graph(S).map("m", over=lambda s: [1], node=graph(S).subgraph("to-a", "a")).compile(name="b")
     result = await within(a.run(deps=runtime_with_workflows(a=a, b=b)))

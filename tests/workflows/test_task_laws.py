@@ -1,4 +1,4 @@
-"""For every list of tasks and every kill: each possible task is done once, the rest is reported."""
+"""Despite any kill, each possible task is done once and the rest is reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from atomic.workflows import CompiledGraph, NodeContext, RunStatus, TaskList, gr
 from tests.graph.law_journals import KeptJournal
 from tests.graph.small import RUN, S, say, within
 
-Dag = list[tuple[list[int], bool]]  # for each task the tasks before it that block it, and whether it fails
+# For each task, the earlier tasks that block it, and whether it fails.
+Dag = list[tuple[list[int], bool]]
 
 
 @st.composite
@@ -31,7 +32,7 @@ def dags(draw: st.DrawFn) -> Dag:
 
 
 def doable(dag: Dag) -> set[str]:
-    """The tasks that can be done: they do not fail, and neither does any up the chain."""
+    """Return the tasks that can be done: neither they nor their blockers fail."""
     done: set[int] = set()
     for number, (blockers, fails) in enumerate(dag):
         if not fails and done.issuperset(blockers):
@@ -40,7 +41,7 @@ def doable(dag: Dag) -> set[str]:
 
 
 class WatchingJournal(KeptJournal):
-    """Keeps what the file was whenever rows were written: a kill leaves one of these pairs behind."""
+    """Keeps the file at each write of rows: a kill leaves one of these pairs."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -73,7 +74,7 @@ class _WatchingLog:
 
 
 class Work:
-    """The tasks' work; it fails where the list says so."""
+    """The work of the tasks; it fails where the list demands it."""
 
     def __init__(self, dag: Dag, pauses: int) -> None:
         self._dag, self._pauses = dag, pauses

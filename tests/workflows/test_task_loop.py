@@ -57,7 +57,7 @@ def looped(path: Path, *nodes: Node[S], **options: Any) -> CompiledGraph[S]:
 
 
 class Workers:
-    """Workers that can be held, and that keep what happened in which order."""
+    """Workers that can be held and that record the order of events."""
 
     def __init__(self, *held: str) -> None:
         self.free = {name: asyncio.Event() for name in held}
@@ -85,7 +85,7 @@ class Workers:
         return node(id, self.run, **options)
 
 
-# doing the work ----------------------------------------------------------------------------------------------
+# Doing the work
 
 
 async def test_every_task_runs_through_its_nodes(path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_a_change_is_on_the_disk_before_the_worker_starts(path: Path) -> N
     assert seen == [{"1": "in_progress", "2": "pending"}, {"1": "completed", "2": "in_progress"}]
 
 
-async def test_with_one_worker_each_task_sees_what_all_before_it_did(path: Path) -> None:
+async def test_with_one_worker_each_task_sees_all_earlier_results(path: Path) -> None:
     seen: list[list[str]] = []
 
     async def work(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -179,7 +179,7 @@ async def test_with_one_worker_each_task_sees_what_all_before_it_did(path: Path)
     assert seen == [[], ["1"], ["1", "2"]]
 
 
-async def test_with_several_workers_each_task_sees_what_its_blockers_did(path: Path) -> None:
+async def test_with_several_workers_each_task_sees_the_results_of_its_blockers(path: Path) -> None:
     seen: dict[str, list[str]] = {}
 
     async def work(ctx: NodeContext[S]) -> dict[str, Any]:
@@ -193,7 +193,7 @@ async def test_with_several_workers_each_task_sees_what_its_blockers_did(path: P
     assert state.log == ["a", "b", "c", "d"]
 
 
-# readiness, not rounds ---------------------------------------------------------------------------------------
+# Readiness, not rounds
 
 
 async def test_a_task_starts_when_its_blocker_is_done_while_others_of_its_round_still_run(path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_no_more_than_max_concurrency_work_at_once(path: Path, option: dic
     assert workers.most == most
 
 
-# what is left ------------------------------------------------------------------------------------------------
+# Tasks that remain
 
 
 def failing(*names: str) -> Node[S]:
@@ -264,7 +264,7 @@ def failing(*names: str) -> Node[S]:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-async def test_a_failed_task_does_not_stop_the_others_and_the_rest_is_told(path: Path, workers: int) -> None:
+async def test_a_failed_task_does_not_stop_the_others_and_the_rest_is_reported(path: Path, workers: int) -> None:
     tasks(path, ("1", ""), ("2", "1"), ("3", "2"), ("4", ""), ("5", "4"))
     result = await within(looped(path, failing("1"), max_concurrency=workers).run())
     assert result.status is RunStatus.BLOCKED
@@ -285,14 +285,14 @@ async def test_a_task_fails_with_any_of_its_nodes_and_does_not_go_through_the_re
     assert statuses(path) == {"1": "failed", "2": "completed"}
 
 
-async def test_a_failed_task_without_dependents_is_no_success(path: Path) -> None:
+async def test_a_failed_task_without_dependents_is_not_a_success(path: Path) -> None:
     tasks(path, ("1", ""))
     result = await within(looped(path, failing("1")).run())
     assert result.status is RunStatus.BLOCKED
     assert "1" in str(result.error)
 
 
-async def test_blocked_is_not_gone_past(path: Path) -> None:
+async def test_a_blocked_loop_does_not_continue_to_the_next_node(path: Path) -> None:
     tasks(path, ("1", ""))
     loop = task_loop_node("tasks", tasks_path=str(path), task_nodes=[failing("1")])
     journal = MemoryJournal()
@@ -380,7 +380,7 @@ async def test_zero_iterations_means_no_bound(path: Path) -> None:
     await ended(looped(path, say("work"), max_iterations=0))
 
 
-async def test_by_itself_it_starts_100_tasks(path: Path) -> None:
+async def test_a_loop_starts_100_tasks_by_default(path: Path) -> None:
     tasks(path, *((str(number), "") for number in range(101)))
     result = await within(looped(path, say("work")).run())
     assert result.status is RunStatus.BLOCKED
@@ -463,11 +463,11 @@ def test_bad_options_are_refused(options: dict[str, Any]) -> None:
         graph(S).task_loop("tasks", tasks_path="x", task_nodes=[]).compile()
 
 
-# killed in the middle ----------------------------------------------------------------------------------------
+# Killed in the middle
 
 
 @pytest.mark.parametrize("limit", [1, 2])
-async def test_killed_in_the_middle_it_goes_on_and_does_nothing_twice(path: Path, limit: int) -> None:
+async def test_a_killed_loop_continues_and_repeats_nothing(path: Path, limit: int) -> None:
     held = Workers("3")
     tasks(path, ("1", ""), ("2", "1"), ("3", "2"), ("4", "3"))
     begun = asyncio.Event()
@@ -492,10 +492,10 @@ async def test_killed_in_the_middle_it_goes_on_and_does_nothing_twice(path: Path
 
 
 @pytest.mark.parametrize("limit", [1, 2])
-async def test_killed_after_any_row_it_ends_the_same(path: Path, limit: int) -> None:
+async def test_a_loop_that_is_killed_after_any_row_ends_the_same(path: Path, limit: int) -> None:
     workers = Workers()
     whole = KeptJournal()
-    files: list[tuple[int, str]] = []  # what the file was when so many rows were written
+    files: list[tuple[int, str]] = []  # the file after each number of rows
 
     async def work(ctx: NodeContext[S]) -> dict[str, Any]:
         files.append((len(whole.rows(RUN)), path.read_text()))
@@ -520,7 +520,7 @@ async def test_killed_after_any_row_it_ends_the_same(path: Path, limit: int) -> 
             assert set(statuses(path).values()) == {"completed"}
 
 
-async def test_a_task_whose_steps_are_all_recorded_is_not_done_again_though_the_file_does_not_know(path: Path) -> None:
+async def test_a_recorded_task_is_not_repeated_although_the_file_is_outdated(path: Path) -> None:
     """Killed between the record of the last step and the change of the file."""
     workers = Workers("2")
     begun = asyncio.Event()
@@ -535,7 +535,7 @@ async def test_a_task_whose_steps_are_all_recorded_is_not_done_again_though_the_
     tasks(path, ("1", ""), ("2", "1"))
     compiled = looped(path, node("work", work))
     journal = await kill_when(compiled, begun)
-    path.write_text(files[0])  # 1 is in progress, says the file; its step is finished, says the journal
+    path.write_text(files[0])  # the file has 1 in progress, the journal has it finished
     workers.free["2"].set()
     result = await within(compiled.resume(journal, RUN))
     assert result.state.log == ["1", "2"]
@@ -543,7 +543,7 @@ async def test_a_task_whose_steps_are_all_recorded_is_not_done_again_though_the_
     assert statuses(path) == {"1": "completed", "2": "completed"}
 
 
-async def test_a_kill_does_not_start_the_counting_of_tasks_again(path: Path) -> None:
+async def test_a_kill_does_not_reset_the_count_of_tasks(path: Path) -> None:
     workers = Workers("2")
     begun = asyncio.Event()
 

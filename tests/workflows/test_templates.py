@@ -27,10 +27,10 @@ from atomic.workflows import (
 )
 from tests.graph.small import S, ended, say, within, write
 
-# criteria ----------------------------------------------------------------------------------------------------
+# Criteria
 
 
-async def test_it_repeats_until_the_criterion_holds() -> None:
+async def test_a_loop_repeats_until_the_criterion_holds() -> None:
     loop = criteria_loop_node("c", task_nodes=[say("a"), write("b", total=1)], criteria=lambda s: s.total == 3)
     assert (await ended(graph(S).then(loop).compile())).state.log == ["a"] * 3
 
@@ -41,18 +41,18 @@ def saying(*texts: str) -> Node[S]:
 
 
 @pytest.mark.parametrize("text", ["DONE", "All is well.\nDONE", "```\ncode\n```\nDONE\n\n"])
-async def test_it_repeats_until_the_answer_ends_with_the_signal(text: str) -> None:
+async def test_a_loop_repeats_until_the_answer_ends_with_the_signal(text: str) -> None:
     loop = criteria_loop_node("c", task_nodes=[saying("working", text, "never")], completion_signal="DONE")
     assert (await ended(graph(S).then(loop).compile())).state.outputs == {"say": text}
 
 
-async def test_either_is_enough() -> None:
+async def test_a_criterion_or_a_signal_is_enough() -> None:
     nodes = [say("a"), saying("x", "y", "z")]
     loop = criteria_loop_node("c", task_nodes=nodes, completion_signal="DONE", criteria=lambda s: len(s.log) == 2)
     assert (await ended(graph(S).then(loop).compile())).state.log == ["a", "a"]
 
 
-async def test_it_stops_at_its_bound() -> None:
+async def test_a_loop_stops_at_its_bound() -> None:
     loop = criteria_loop_node("c", task_nodes=[say("a")], criteria=lambda s: False, max_iterations=3)
     assert (await ended(graph(S).then(loop).then(say("b")).compile())).state.log == ["a"] * 3 + ["b"]
 
@@ -67,7 +67,7 @@ async def test_the_chained_method_is_the_same() -> None:
     assert (await ended(compiled)).state.log == ["a"]
 
 
-# templates ---------------------------------------------------------------------------------------------------
+# Templates
 
 
 async def test_sequential_is_one_after_the_other() -> None:
@@ -112,7 +112,7 @@ async def test_a_review_cycle_gives_up_at_its_bound() -> None:
     ).compile()
     log = (await ended(compiled)).state.log
     assert log[0] == "execute"
-    assert log.count("fix") in (1, 2)  # the bound is on rounds; whether the first review is one is not said
+    assert log.count("fix") in (1, 2)  # the bound may or may not count the first review
     assert log[-1] == "review"
 
 
@@ -141,7 +141,7 @@ async def test_a_task_loop_works_until_all_tasks_are_done() -> None:
     assert {str(task.status) for task in result.state.tasks} == {"completed"}
 
 
-async def test_a_task_loop_reviews_each_round_and_stops_when_told() -> None:
+async def test_a_task_loop_reviews_each_round_and_stops_at_until() -> None:
     async def review(ctx: NodeContext[Planned]) -> dict[str, Any]:
         return {"log": ["review"]}
 
@@ -155,7 +155,7 @@ async def test_a_task_loop_reviews_each_round_and_stops_when_told() -> None:
     assert (await within(compiled.run())).state.log == ["1", "review", "2", "review"]
 
 
-async def test_a_task_loop_in_which_nothing_can_run_is_no_success() -> None:
+async def test_a_task_loop_in_which_nothing_can_run_is_not_a_success() -> None:
     async def give_up(ctx: NodeContext[Planned]) -> dict[str, Any]:
         return {"tasks": [Task(task.id, task.title, status="failed") for task in ctx.state.tasks]}  # pyright: ignore[reportArgumentType]  # a status by its word
 

@@ -1,4 +1,4 @@
-"""Tools that read types at run time, such as documentation and editors, can read all public ones."""
+"""Documentation tools and editors can read all public types at run time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LATER = (
 
 
 def public_functions(room: str) -> Iterator[tuple[str, Any]]:
-    """The public classes and functions of a package, and the public methods of the classes."""
+    """Yield the public classes, functions and methods of a package."""
     module = importlib.import_module(f"atomic.{room}")
     for name in module.__all__:
         value = getattr(module, name)
@@ -41,7 +41,7 @@ def public_functions(room: str) -> Iterator[tuple[str, Any]]:
 
 
 def has_signature(value: object) -> bool:
-    """Python itself knows no signature of an exception that takes whatever it is given."""
+    """Return whether Python can know a signature; it cannot for some exceptions."""
     return not (isinstance(value, type) and issubclass(value, BaseException) and "__init__" not in vars(value))
 
 
@@ -68,6 +68,6 @@ def test_a_context_needs_only_the_type_of_its_state() -> None:
     assert get_args(Node[State]) == (State, Any)
 
 
-def test_what_only_types_name_is_not_imported_with_the_workflows() -> None:
+def test_imports_for_types_are_not_loaded_with_the_workflows() -> None:
     code = f"import sys, atomic.workflows; print([name for name in {LATER!r} if name in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True, timeout=120) == "[]\n"
