@@ -1,4 +1,4 @@
-"""What the tests of the screen share: a terminal with all colours, wherever they are run."""
+"""Shared fixtures of the screen tests."""
 
 from __future__ import annotations
 
@@ -7,4 +7,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def all_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run every test as in a terminal with all colours."""
     monkeypatch.setenv("COLORTERM", "truecolor")

@@ -1,4 +1,4 @@
-"""Texts that try to do something to the terminal that shows them."""
+"""Texts that try to control the terminal that shows them."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ _NOTHING = [
 
 
 def vectors() -> list[str]:
-    """All of them, each once."""
+    """Return all hostile texts, without duplicates."""
     made = [chr(code) for code in (*range(0x0A), *range(0x0B, 0x20), 0x7F, *range(0x80, 0xA0))]
     made += [f"a{sign}{rest}b" for sign, rest in itertools.product(["\x1b[", "\x9b"], _CSI)]
     made += [f"a\x1b]{body}{end}b" for body, end in itertools.product(_OSC, _ENDS)]

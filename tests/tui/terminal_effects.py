@@ -1,4 +1,4 @@
-"""What a terminal does with a text, beyond showing it."""
+"""The effects of a text on a terminal, besides being shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pyte
 
 
 class RecordingTerminal(pyte.Screen):
-    """A terminal that says what was done to it, drawing and new lines aside."""
+    """A terminal that records its operations, except drawing and new lines."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -38,7 +38,7 @@ for _name in _OPERATIONS.split():
 
 
 def effects(text: str) -> list[str]:
-    """What a terminal does with a text, line by line, beyond showing it."""
+    """Return the operations that the lines of a text cause in a terminal."""
     screen = RecordingTerminal()
     stream = pyte.Stream(screen)
     screen.done.clear()

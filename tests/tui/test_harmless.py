@@ -1,4 +1,4 @@
-"""No text from outside does anything to a terminal but stand there."""
+"""A text from outside is only shown and never controls the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines of the tests: programs that speak the wire, each with its own fault."""
+"""An engine program for tests. Each prompt triggers another fault."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ fd = int(sys.argv[sys.argv.index("--fd") + 1])
 wire = socket.socket(fileno=fd)
 lines = wire.makefile("r", encoding="utf-8")
 
-def say(**news):
-    wire.sendall(json.dumps(news).encode() + b"\n")
+def emit(**event):
+    wire.sendall(json.dumps(event).encode() + b"\n")
 
-say(type="status_changed", session="s-1", provider=" ".join(sys.argv[1:-2]), model=str(os.getpid()))
+emit(type="status_changed", session="s-1", provider=" ".join(sys.argv[1:-2]), model=str(os.getpid()))
 for line in lines:
     intent = json.loads(line)
     match intent["type"]:
         case "submit":
             run, text = intent["run"], intent["text"]
-            say(type="run_started", run=run, kind="workflow" if text == "workflow" else "turn", session="w-1")
+            emit(type="run_started", run=run, kind="workflow" if text == "workflow" else "turn", session="w-1")
             if text == "die":
-                print("a last word", file=sys.stderr, flush=True)
+                print("last message", file=sys.stderr, flush=True)
                 os._exit(3)
             if text == "leave a child":
                 if os.fork() == 0:
@@ -31,29 +31,29 @@ for line in lines:
                 os._exit(4)
             if text == "flood":
                 for _ in range(20000):
-                    say(type="activity", run=run, event={"type": "text_delta", "text": "x" * 20})
-                say(type="run_ended", run=run, status="done")
+                    emit(type="activity", run=run, event={"type": "text_delta", "text": "x" * 20})
+                emit(type="run_ended", run=run, status="done")
             if text == "stick":
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 time.sleep(60)
             if text == "garbage":
                 wire.sendall(b'{"type": "nonsense"}\n')
-                say(type="run_ended", run=run, status="done")
+                emit(type="run_ended", run=run, status="done")
             if text == "echo":
-                say(type="run_ended", run=run, status="done", message=" ".join(sys.argv[1:]))
+                emit(type="run_ended", run=run, status="done", message=" ".join(sys.argv[1:]))
         case "interrupt":
             if not intent.get("force"):
-                say(type="said", text="I do not stop")
+                emit(type="said", text="I do not stop")
             else:
-                say(type="said", text="I do not stop at all")
+                emit(type="said", text="I do not stop at all")
         case "leave":
-            say(type="left", message="go on with it")
+            emit(type="left", message="resume with it")
             break
 """
 
 
 def engine_program(folder: Path) -> list[str]:
-    """The command line of an engine."""
+    """Write the program to `folder` and return its command line."""
     file = folder / "engine.py"
     file.write_text(_PROGRAM)
     return [sys.executable, str(file)]

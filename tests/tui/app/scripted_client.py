@@ -1,4 +1,4 @@
-"""An engine of the tests: it keeps what the screen sends, and says what the test tells it to."""
+"""A chat client without an engine. The test reads the intents and emits the events."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from atomic.config import Settings
 from atomic.providers.events import TextDelta
 from atomic.tui.app import AtomicApp
 
-LIMIT = 60.0  # seconds; it only ends a hang
+# Seconds. Only ends a hang.
+LIMIT = 60.0
 
 IntentT = TypeVar("IntentT")
 
 
 class ScriptedClient:
-    """A link without an engine."""
+    """A `ChatClient` that records intents in `sent` and yields emitted events."""
 
     def __init__(self) -> None:
         self.sent: list[Intent] = []
@@ -34,28 +35,26 @@ class ScriptedClient:
             self.on_send(intent)
 
     async def events(self) -> AsyncIterator[ChatEvent]:
-        while (news := await self._waiting.get()) is not None:
-            yield news
+        while (event := await self._waiting.get()) is not None:
+            yield event
 
     async def close(self) -> None:
         self.is_closed = True
         self._waiting.put_nowait(None)
 
-    def emit(self, *news: ChatEvent) -> None:
-        for one in news:
-            self._waiting.put_nowait(one)
+    def emit(self, *events: ChatEvent) -> None:
+        for event in events:
+            self._waiting.put_nowait(event)
 
     def all(self, kind: type[IntentT]) -> list[IntentT]:
-        """All intents of a kind that were sent."""
+        """Return all sent intents of one type."""
         return [intent for intent in self.sent if isinstance(intent, kind)]
 
     def last(self, kind: type[IntentT]) -> IntentT:
         return self.all(kind)[-1]
 
-    # what an engine says about the run that was sent last
-
     def begin(self, kind: RunKind = RunKind.TURN) -> str:
-        """Take up the last text; the run's id."""
+        """Start the run of the last submitted text and return its id."""
         sent = self.last(Submit)
         self.emit(RunStarted(run=sent.run, kind=kind, prompt=sent.text))
         return sent.run
@@ -74,15 +73,15 @@ def app_with(
 
 
 async def until(pilot: Pilot[Any], condition: Callable[[], Any], what: str = "") -> None:
-    """Wait until something is so, not longer than the limit."""
+    """Wait until `condition` is true; fail after `LIMIT` seconds."""
     deadline = asyncio.get_running_loop().time() + LIMIT
     while not condition():
-        assert asyncio.get_running_loop().time() < deadline, what or "it did not become so in time"
+        assert asyncio.get_running_loop().time() < deadline, what or "the condition was not met in time"
         await pilot.pause(0.01)
 
 
 def shown(app: AtomicApp) -> str:
-    """The picture as text."""
+    """Return the visible screen as text."""
     height = app.size.height
     lines = app.screen._compositor.render_strips(app.size)  # pyright: ignore[reportPrivateUsage]
     return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in lines[:height])

@@ -1,4 +1,4 @@
-"""The screen as a person has it: what is sent, stopped, queued, asked and left."""
+"""The whole screen, used with keys: send, stop, queue, answer and leave."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _append_to(written: list[str]) -> Callable[[object, str], None]:
 
 
 def _is_question_open(app: AtomicApp, words: str) -> bool:
-    """Whether a question is open and takes keys."""
+    """Return whether a question dialog with these words is open and takes keys."""
     return words in shown(app) and isinstance(app.screen, QuestionScreen) and app.screen.is_for(events.Event())
 
 
@@ -132,7 +132,7 @@ async def test_a_shell_command_goes_to_the_shell() -> None:
         assert client.last(Shell).command == "ls -l"
 
 
-# -- stopping
+# Stop.
 
 
 @pytest.mark.timed
@@ -143,12 +143,14 @@ async def test_esc_stops_at_once_and_a_second_esc_forces() -> None:
         await pilot.press(*"go", "enter")
         run = client.begin()
         await until(pilot, lambda: app.store.screen.runs[run].state is not RunState.ENDED)
-        before, spent = time.monotonic(), time.process_time()
+        before = time.monotonic()
+        spent = time.process_time()
         await pilot.press("escape")
         assert app.store.screen.runs[run].state is RunState.STOPPING
         judge(time.process_time() - spent, 0.2)
         await until(pilot, lambda: "stopping" in last_line(app))
-        judge(time.monotonic() - before, 2.0)  # a generous wall clock; the frame clock holds back 0.2 s at most
+        # The frame clock delays a frame by at most 0.2 s; the limit is generous.
+        judge(time.monotonic() - before, 2.0)
         assert client.last(Interrupt) == Interrupt(run=run)
 
         await pilot.press("escape")
@@ -167,7 +169,7 @@ async def test_esc_works_before_the_engine_has_started_the_run() -> None:
 
 
 async def test_a_run_that_ends_during_another_leaves_no_spinner() -> None:
-    """The old freeze: a reviewer ends while another is active, and nobody hears of it."""
+    """Guard against an old freeze: the end of a reviewer was lost while another run was active."""
     client = ScriptedClient()
     app = app_with(client)
     async with app.run_test() as pilot:
@@ -191,7 +193,7 @@ async def test_an_idle_screen_paints_nothing() -> None:
         run = client.begin()
         client.end(run)
         await until(pilot, lambda: not app.store.screen.is_busy)
-        await pilot.pause(1.2)  # the last tick of the durations
+        await pilot.pause(1.2)  # after the last tick of the durations
         assert app.frames.is_idle
 
 
@@ -205,7 +207,7 @@ async def test_reduced_motion_counts_no_seconds(monkeypatch: pytest.MonkeyPatch)
         assert not app.frames.is_ticking
 
 
-# -- Ctrl+C
+# Ctrl+C.
 
 
 async def test_ctrl_c_closes_then_stops_then_clears_then_reminds(tmp_path: Path) -> None:
@@ -239,7 +241,7 @@ async def test_ctrl_c_closes_then_stops_then_clears_then_reminds(tmp_path: Path)
         await pilot.press("backspace", "ctrl+c")
         await pilot.pause(0.1)
         assert "Ctrl+C again leaves" in last_line(app)
-        now[0] += 1.5  # slower than twice within a second, and still in time
+        now[0] += 1.5  # more than a second, but before the reminder ends
         await pilot.press("ctrl+c")
         await pilot.pause()
     assert client.all(Leave)
@@ -247,7 +249,8 @@ async def test_ctrl_c_closes_then_stops_then_clears_then_reminds(tmp_path: Path)
 
 
 async def test_typing_after_the_reminder_cancels_leaving() -> None:
-    client, now = ScriptedClient(), [1000.0]
+    client = ScriptedClient()
+    now = [1000.0]
     app = app_with(client, clock=lambda: now[0])
     async with app.run_test() as pilot:
         await pilot.press("ctrl+c")
@@ -323,7 +326,7 @@ async def test_ctrl_c_twice_within_a_second_leaves_from_any_state(state: str) ->
     assert client.all(Leave) == [Leave()]
 
 
-# -- leaving
+# Leave.
 
 
 async def test_ctrl_d_leaves_with_the_engines_last_message() -> None:
@@ -334,9 +337,9 @@ async def test_ctrl_d_leaves_with_the_engines_last_message() -> None:
         assert not client.all(Leave)  # only on the empty prompt
         await pilot.press("backspace", "ctrl+d")
         assert client.all(Leave) == [Leave(pause=True)]
-        client.emit(Left(message="go on with: atomic chat --resume abc"))
+        client.emit(Left(message="Resume with: atomic chat --resume abc"))
         await until(pilot, lambda: not app.is_running)
-    assert app.return_value == "go on with: atomic chat --resume abc"
+    assert app.return_value == "Resume with: atomic chat --resume abc"
     assert client.is_closed
 
 
@@ -380,7 +383,7 @@ async def test_a_crashed_screen_leaves_runs_running() -> None:
     assert client.all(Leave) == [Leave()]
 
 
-# -- the queue
+# The queue.
 
 
 async def test_queued_texts_are_shown_edited_and_sent_one_by_one() -> None:
@@ -494,7 +497,7 @@ async def test_the_engine_knows_the_width_of_a_line() -> None:
         assert "y" * (width + 1) not in shown(app)
 
 
-# -- questions and pickers
+# Questions and pickers.
 
 
 async def test_a_question_opens_by_itself_and_its_answer_is_sent() -> None:
@@ -505,7 +508,8 @@ async def test_a_question_opens_by_itself_and_its_answer_is_sent() -> None:
         client.emit(question("q1"), question("q2", "Sure?"))
         await until(pilot, lambda: _is_question_open(app, "Which branch?"))
         await pilot.press("2")
-        assert not client.all(Answer)  # it is chosen, as the footer says; Enter answers
+        # A digit only chooses an option; Enter sends the answer.
+        assert not client.all(Answer)
         await pilot.press("enter")
         await until(pilot, lambda: client.all(Answer))
         assert client.last(Answer) == Answer(question="q1", answers=("develop",))
@@ -523,7 +527,8 @@ async def test_keys_typed_before_a_question_is_shown_do_not_answer_it() -> None:
         await until(pilot, lambda: client.sent)
         client.emit(question("q1"), question("q2", "Sure?"))
         await until(pilot, lambda: _is_question_open(app, "Which branch?"))
-        for key in ("enter", "enter", "2", "enter"):  # all of them before the next question is there
+        # All keys arrive before the next question is shown.
+        for key in ("enter", "enter", "2", "enter"):
             app.post_message(events.Key(key, None))
         await until(pilot, lambda: _is_question_open(app, "Sure?"))
         await pilot.pause(0.2)
@@ -616,7 +621,7 @@ async def test_a_picker_sends_the_chosen_row() -> None:
         assert client.last(Picked) == Picked(request="p2", value=None)
 
 
-# -- keys
+# Keys.
 
 
 async def test_keys_are_remapped_and_mistakes_in_them_are_reported() -> None:
@@ -726,7 +731,7 @@ async def test_the_terminal_notifies_an_absent_user_when_a_turn_ends(monkeypatch
         client.end(client.begin())
         await until(pilot, lambda: not app.store.screen.is_busy)
         await pilot.pause(0.2)
-        assert not any("\x07" in words for words in written)  # it was looked at
+        assert not any("\x07" in words for words in written)  # the terminal has the focus
         await pilot.press(*"two", "enter")
         run = client.begin()
         app.app_focus = False
@@ -764,7 +769,8 @@ async def test_files_are_offered_for_the_latest_letters() -> None:
         client.emit(COMMANDS)
         await pilot.press(*"see @sr")
         await until(pilot, lambda: len(client.all(FindFiles)) == 3)
-        late, last = client.all(FindFiles)[1], client.last(FindFiles)
+        late = client.all(FindFiles)[1]
+        last = client.last(FindFiles)
         client.emit(FilesFound(request=last.request, paths=("src/app.py", "src/b.py")))
         client.emit(FilesFound(request=late.request, paths=("nonsense",)))
         await until(pilot, lambda: "@src/app.py" in shown(app))
@@ -832,7 +838,8 @@ async def test_esc_closes_an_empty_panel_and_stops_no_run(size: tuple[int, int],
         await pilot.press("escape")
         await until(pilot, lambda: words not in shown(app) and "Esc stops" in shown(app))
         assert not client.all(Interrupt)
-        await pilot.press(key, "x", "backspace", "escape")  # other keys end it
+        # After another key, Esc stops the turn.
+        await pilot.press(key, "x", "backspace", "escape")
         await until(pilot, lambda: bool(client.all(Interrupt)))
 
 
@@ -848,7 +855,8 @@ async def test_esc_reopens_a_panel_closed_by_the_previous_key() -> None:
         await pilot.press("escape")
         await until(pilot, lambda: app.panels.side.display)
         assert not client.all(Interrupt)
-        await pilot.press("ctrl+t", "ctrl+t", "escape")  # as it was: nothing to return from
+        # The panel is as before, so Esc stops the turn.
+        await pilot.press("ctrl+t", "ctrl+t", "escape")
         await until(pilot, lambda: bool(client.all(Interrupt)))
 
 
@@ -859,14 +867,14 @@ async def test_panels_are_next_to_a_wide_transcript_and_cover_a_narrow_one(size:
     async with app.run_test(size=size) as pilot:
         await pilot.press(*"go", "enter")
         client.emit(Activity(run=client.begin(), event=PlanChanged((PlanItem("the first step"),))))
-        is_beside = size[0] >= 100
+        is_wide = size[0] >= 100
         await until(pilot, lambda: "the first step" in shown(app))
-        assert app.panels.side.display is is_beside
+        assert app.panels.side.display is is_wide
         await pilot.press("ctrl+t")
-        await until(pilot, lambda: app.panels.side.display is not is_beside)
-        assert app.transcript.display is is_beside
-        await pilot.press("escape" if not is_beside else "ctrl+t")
-        await until(pilot, lambda: app.panels.side.display is is_beside)
+        await until(pilot, lambda: app.panels.side.display is not is_wide)
+        assert app.transcript.display is is_wide
+        await pilot.press("escape" if not is_wide else "ctrl+t")
+        await until(pilot, lambda: app.panels.side.display is is_wide)
         assert not client.all(Interrupt)
 
 

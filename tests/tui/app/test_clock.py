@@ -48,7 +48,7 @@ def test_a_key_delays_a_frame_for_a_limited_time() -> None:
     clock.key(10.0)
     assert clock.next_frame() == 10.0 + QUIET
 
-    for step in range(20):  # somebody types all the time
+    for step in range(20):  # steady typing
         clock.key(10.0 + step / 50)
     assert clock.next_frame() == 10.0 + HOLD
 
@@ -56,7 +56,9 @@ def test_a_key_delays_a_frame_for_a_limited_time() -> None:
 @given(st.lists(st.tuples(st.floats(0, 0.05), st.sampled_from(["mark", "key", "look"])), max_size=200))
 def test_no_frame_is_too_early_or_too_late(steps: list[tuple[float, str]]) -> None:
     clock = new_clock()
-    now, frames, since = 100.0, [0.0], None
+    now = 100.0
+    frames = [0.0]
+    since = None
     for pause, what in steps:
         now += pause
         if what == "key":

@@ -1,4 +1,4 @@
-"""What a terminal sends, and what Textual makes of it with our help."""
+"""Keys and pastes as terminals send them, parsed by the patched Textual."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ compat.install()
 
 
 def parsed(*pieces: str) -> list[str | tuple[str]]:
-    """Keys by name, pastes as a tuple with their text."""
+    """Parse input and return keys by name and pastes as tuples with their text."""
     parser = XTermParser()
     messages = [message for piece in (*pieces, "") for message in parser.feed(piece)]
     return [

@@ -1,4 +1,4 @@
-"""What leaves the screen: the clipboard's ways, calls for attention, and news that are put together on the way in."""
+"""Clipboard, notifications and title of the terminal, and merged events of a burst."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ CHAT_EVENTS = st.one_of(
 
 
 def characters(events: list[ChatEvent]) -> list[tuple[object, ...]]:
-    """Each letter with what it belongs to; what is no text as it is."""
+    """Return each character with its run and owner, and other events unchanged."""
     found: list[tuple[object, ...]] = []
     for chat_event in events:
         match chat_event:

@@ -1,4 +1,4 @@
-"""What was sent before: kept for its owner, without secrets, this project's first."""
+"""The prompt history: private, without secrets, this project first."""
 
 from __future__ import annotations
 

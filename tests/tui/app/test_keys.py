@@ -1,4 +1,4 @@
-"""The table of keys, and what a person may make of it."""
+"""The default keys, and how users remap them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pastes: small ones are text, big ones are one word that stands for every byte of them."""
+"""Pastes: a small one is text, a large one is a placeholder for its bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def test_a_large_paste_becomes_one_placeholder() -> None:
 
 def test_pastes_of_the_same_size_have_different_placeholders() -> None:
     pastes = Pastes()
-    one, two = pastes.add("a\n" * 20), pastes.add("b\n" * 20)
+    one = pastes.add("a\n" * 20)
+    two = pastes.add("b\n" * 20)
 
     assert (one, two) == ("[Pasted 20 lines]", "[Pasted 20 lines #2]")
     assert pastes.add("a\n" * 20) == one
@@ -40,7 +41,7 @@ def test_control_characters_never_reach_the_prompt() -> None:
 
 def test_line_ends_are_as_they_were_copied() -> None:
     assert as_typed("a\rb\r") == "a\nb\n"  # as terminals send it
-    assert as_typed("a\r\nb") == "a\r\nb"  # a file with such ends, byte for byte
+    assert as_typed("a\r\nb") == "a\r\nb"  # as in a file with such line ends
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=5), st.text())
@@ -67,5 +68,5 @@ def test_a_text_from_the_editor_gets_its_placeholders_back() -> None:
     pastes = Pastes()
     word = pastes.add("x\n" * 30)
 
-    assert pastes.shorten("before " + "x\n" * 30 + "behind") == f"before {word}behind"
+    assert pastes.shorten("before " + "x\n" * 30 + "after") == f"before {word}after"
     assert pastes.shorten("y" * 3000) == "[Pasted 3,000 characters]"

@@ -1,4 +1,4 @@
-"""The link to a real engine process: whatever becomes of that, each run has its end."""
+"""The client of a real engine process: every run ends, even if the engine fails."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from tests.support.processes import is_alive
 from tests.timing import judge
 from tests.tui.app.faulty_engine import engine_program
 
-LIMIT = 120.0  # seconds; only ends a hang
+# Seconds. Only ends a hang.
+LIMIT = 120.0
 
 
 class Listener:
-    """Hears all that a link says."""
+    """Collects all events of a client."""
 
     def __init__(self, client: ProcessClient) -> None:
         self.client = client
@@ -47,7 +48,7 @@ class Listener:
             self._more.set()
 
     async def until(self, matches: Callable[[ChatEvent], bool]) -> ChatEvent:
-        """The first that is it, from the beginning."""
+        """Wait for the first received event that matches."""
         async with asyncio.timeout(LIMIT):
             while True:
                 found = next((event for event in self.received if matches(event)), None)
@@ -109,10 +110,10 @@ async def test_a_dead_engine_ends_all_runs_and_the_next_text_starts_another(tmp_
 
         first, flow, third, last = [await listener.end_of(run) for run in "1234"]
         assert first.status == third.status == last.status == "failed"
-        assert first.message == "The engine died (exit code 3): a last word"
+        assert first.message == "The engine died (exit code 3): last message"
         assert (flow.status, flow.resume) == ("detached", "/resume w-1")
 
-        listener.client.send(Interrupt(run="1"))  # nothing is started for that
+        listener.client.send(Interrupt(run="1"))  # starts no engine
         listener.client.send(Submit(run="5", text="echo"))
         assert (await listener.end_of("5")).status == "done"
         assert (await listener.status(1)).provider == "--agent claude --resume s-1"
@@ -170,13 +171,15 @@ async def test_a_run_ends_even_if_the_engine_ignores_the_stop(tmp_path: Path) ->
 @pytest.mark.timed
 async def test_keys_are_handled_during_a_flood_of_events(tmp_path: Path) -> None:
     gc.collect()
-    gc.freeze()  # what other tests have left is not the link's to look through
+    # Keep objects of earlier tests out of garbage collection.
+    gc.freeze()
     async with connected(tmp_path) as listener:
         worst = 0.0
         listener.client.send(Submit(run="1", text="flood"))
         await listener.until(lambda event: isinstance(event, RunStarted))
         while not isinstance(listener.received[-1], RunEnded):
-            before = time.process_time()  # of this process alone: the machine may be busy
+            # CPU time of this process, because the machine may be busy.
+            before = time.process_time()
             await asyncio.sleep(0)
             worst = max(worst, time.process_time() - before)
         texts = [event for event in listener.received if isinstance(event, Activity)]
@@ -199,7 +202,7 @@ async def test_the_engines_last_message_arrives(tmp_path: Path) -> None:
         listener.client.send(Leave())
 
         event = await listener.until(lambda event: isinstance(event, Left))
-        assert event == Left(message="go on with it")
+        assert event == Left(message="resume with it")
         assert (await listener.end_of("1")).status == "interrupted"
 
 
@@ -229,17 +232,17 @@ async def test_an_engine_that_cannot_be_started_ends_the_run(tmp_path: Path) -> 
 
 @pytest.mark.full
 async def test_an_engine_dies_with_its_screen(tmp_path: Path) -> None:
-    """`kill -9` of the screen: the engine sees the end of the wire, and a stuck one is killed by its guard."""
+    """Kill the screen with SIGKILL; even a stuck engine ends."""
     program = engine_program(tmp_path)
     code = (
         "import asyncio, sys\n"
         "from atomic.chat.client import ProcessClient\n"
         "from atomic.chat.protocol import Submit\n"
         "async def main():\n"
-        "    link = ProcessClient(program=sys.argv[1:])\n"
-        "    link.send(Submit(run='1', text='stick'))\n"
-        "    async for news in link.events():\n"
-        "        print(getattr(news, 'model', ''), flush=True)\n"
+        "    client = ProcessClient(program=sys.argv[1:])\n"
+        "    client.send(Submit(run='1', text='stick'))\n"
+        "    async for event in client.events():\n"
+        "        print(getattr(event, 'model', ''), flush=True)\n"
         "asyncio.run(main())\n"
     )
     screen = await asyncio.create_subprocess_exec(program[0], "-c", code, *program, stdout=asyncio.subprocess.PIPE)
@@ -248,7 +251,7 @@ async def test_an_engine_dies_with_its_screen(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT):
         while not pid:
             pid = (await screen.stdout.readline()).decode().strip()
-        await screen.stdout.readline()  # the run has started: it is stuck now
+        await screen.stdout.readline()  # the run has started and is stuck
         screen.kill()
         await screen.wait()
         while is_alive(int(pid)):

@@ -1,4 +1,4 @@
-"""The prompt: breaking lines, history, pastes, the list, the editor, and the keys of a shell."""
+"""The prompt: line breaks, history, pastes, suggestions, the editor and shell keys."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_the_editing_keys_of_a_shell_work() -> None:
         assert area.text == ""
 
 
-# -- pastes
+# Pastes.
 
 
 @pytest.mark.timed
@@ -177,7 +177,7 @@ async def test_a_queued_paste_is_whole_when_it_is_edited_again() -> None:
         assert client.last(Submit).text == "line\n" * 50
 
 
-# -- wide characters
+# Wide characters.
 
 
 async def test_the_terminal_cursor_is_where_the_next_letter_appears() -> None:
@@ -218,7 +218,7 @@ async def test_an_input_method_can_insert_whole_words() -> None:
         assert await sent_text(pilot, client) == "日本語"
 
 
-# -- the list
+# The list of suggestions.
 
 
 async def test_the_list_filters_completes_and_hints() -> None:
@@ -237,7 +237,7 @@ async def test_the_list_filters_completes_and_hints() -> None:
         assert prompt_of(app).text == "/ralph "
         assert "› /ralph <prompt>" in shown(app)
         await pilot.press("right")
-        assert prompt_of(app).text == "/ralph "  # the hint is no text
+        assert prompt_of(app).text == "/ralph "  # without the hint
         await pilot.press("x")
         await pilot.pause()
         assert "<prompt>" not in shown(app)
@@ -308,7 +308,7 @@ async def test_a_long_list_scrolls_and_counts_the_hidden_rows() -> None:
         assert "↑7" in shown(app)
 
 
-# -- history
+# History.
 
 
 async def test_arrows_walk_through_the_history_and_return_to_the_draft(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ async def test_ctrl_r_searches_the_history_and_enter_takes_a_text(tmp_path: Path
         assert prompt_of(app).text == "x"
 
 
-# -- the editor
+# The editor.
 
 
 async def test_the_editor_gets_pastes_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

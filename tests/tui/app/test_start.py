@@ -1,4 +1,4 @@
-"""What the screen loads before its first picture, and what that costs."""
+"""The modules and the CPU time that the screen needs for its first frame."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.timing import judge
 
 SRC = Path(__file__).parents[3] / "src"
 
-# What takes long, or is for the engine alone. Markdown and colours come with the first answer.
+# Modules that load slowly or that only the engine needs. Markdown and syntax colours are
+# loaded with the first answer.
 LATE = (
     "atomic.cli",
     "atomic.commands",
@@ -42,11 +43,11 @@ import asyncio, json, sys, time
 from atomic.config import Settings
 from atomic.tui.app import AtomicApp
 
-class Link:
+class Client:
     def __init__(self):
         self.at_first = None
     def send(self, intent):
-        if self.at_first is None:  # the first intent comes behind the first picture
+        if self.at_first is None:  # sent after the first frame
             self.at_first = time.process_time(), sorted(sys.modules)
     async def events(self):
         await asyncio.Event().wait()
@@ -54,16 +55,16 @@ class Link:
     async def close(self):
         pass
 
-link = Link()
-app = AtomicApp(link, settings=Settings())
+client = Client()
+app = AtomicApp(client, settings=Settings())
 
 async def main():
     async with app.run_test(size=(80, 24)) as pilot:
-        while link.at_first is None:
+        while client.at_first is None:
             await pilot.pause(0.01)
 
 asyncio.run(main())
-seconds, modules = link.at_first
+seconds, modules = client.at_first
 print(json.dumps({"seconds": seconds, "modules": modules}))
 """
 
@@ -103,7 +104,10 @@ def test_no_heavy_module_is_loaded_before_the_first_frame() -> None:
 
 @pytest.mark.timed
 def test_the_first_frame_costs_little_more_than_a_bare_textual_app() -> None:
-    """CPU time, the best of two: the machine may be busy. 500 ms is the contract; a skeleton costs about 250."""
+    """Compare CPU times, each the best of two, because the machine may be busy.
+
+    The contract is 500 ms; a bare Textual app takes about 250.
+    """
     ours = min(json.loads(run(_PROGRAM))["seconds"] for _ in range(2))
     theirs = min(float(run(_SKELETON)) for _ in range(2))
 

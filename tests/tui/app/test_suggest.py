@@ -1,4 +1,4 @@
-"""The list beside the prompt, as a function of text, cursor and "dismissed"."""
+"""The suggestions for the prompt, as a function of text, cursor and dismissal."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_at_sign_offers_agents_and_files() -> None:
 
 def test_previous_rows_stay_until_new_files_arrive() -> None:
     assert labels("@src/app") == ["@src/app.py"]
-    assert offered("@srcx") == Offer()  # asked for, not answered: no claim that nothing fits
+    assert offered("@srcx") == Offer()  # not answered yet
 
 
 def test_the_list_shows_that_commands_are_still_loading() -> None:

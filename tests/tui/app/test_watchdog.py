@@ -1,4 +1,4 @@
-"""The watchdog writes down where the screen stood still, and is silent otherwise."""
+"""The watchdog logs where the event loop is blocked, and nothing else."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_the_watchdog_sleeps_while_idle_and_ends(tmp_path: Path) -> None:
     watchdog = Watchdog(tmp_path / "screen.log", patience=PATIENCE)
     watchdog.start()
     thread = next(thread for thread in threading.enumerate() if thread.name == "watchdog")
-    block_loop(PATIENCE * 5)  # nobody woke it
+    block_loop(PATIENCE * 5)  # without `wake`
     await asyncio.sleep(PATIENCE * 2)
     assert not (tmp_path / "screen.log").exists()
 

@@ -1,4 +1,4 @@
-"""The list and the queue in every room, also in none."""
+"""The suggestion list and the queue at every width."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = tuple(
 
 
 class WidgetApp(App[None]):
-    """The two widgets alone."""
+    """An app with only the two widgets."""
 
     def compose(self) -> ComposeResult:
         yield Popup()
@@ -28,11 +28,12 @@ class WidgetApp(App[None]):
 async def test_rows_fit_the_width_and_have_no_control_characters(width: int) -> None:
     app = WidgetApp()
     async with app.run_test(size=(width, 12)) as pilot:
-        popup, queue = app.query_one(Popup), app.query_one(QueueView)
+        popup = app.query_one(Popup)
+        queue = app.query_one(QueueView)
         assert str(popup.render()) == ""
         popup.show(ROWS, 1)
         queue.show([HOSTILE, "second", "third", "fourth"])
-        assert popup.render() is not None  # before the layout knows of it
+        assert popup.render() is not None  # before the layout
         await pilot.pause()
         for widget in (popup, queue):
             lines = str(widget.render()).split("\n")

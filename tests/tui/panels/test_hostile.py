@@ -1,4 +1,4 @@
-"""All hostile texts in all that panels and dialogs show: a terminal only shows them."""
+"""Hostile texts have no effect in any panel or dialog."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WIDTH = 180
 
 
 def _screen(bad: str) -> Screen:
-    """The text wherever a text can be."""
+    """Return a screen with the text in every field."""
     run = samples.workflow(title=bad, nodes={bad: NodeEntry(bad, "active", 2)}, positions={bad: (0, 0, 5)}, status=bad)
     run.drawing = (bad,) * 10
     return Screen(
@@ -90,7 +90,7 @@ def _dialogs(some: list[str]) -> list[TextualScreen[Any]]:
 
 
 async def test_no_dialog_passes_control_sequences_on() -> None:
-    """The dialogs share their lines with each other: a page of texts in each of them."""
+    """Check one page of texts per dialog, because all dialogs draw lines the same way."""
     app = App[None]()
     some = vectors()[::25]
     async with app.run_test(size=(_WIDTH, 200)) as pilot:

@@ -1,4 +1,4 @@
-"""Pickers, help, palette and keys, operated by keys."""
+"""The pickers, the help, the palette and the list of keys."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class _EmptyApp(App[None]):
 
 async def test_keys_choose_a_row() -> None:
     cases: list[tuple[Screen[Any], tuple[str, ...], object]] = [
-        (PickScreen(samples.models()), ("enter",), "claude/opus"),  # the current one has the cursor
+        (PickScreen(samples.models()), ("enter",), "claude/opus"),  # the cursor is on the current row
         (PickScreen(samples.models()), ("down", "enter"), "claude/sonnet"),
-        (PickScreen(samples.models()), ("up", "enter"), "opencode/qwen"),  # round the end
+        (PickScreen(samples.models()), ("up", "enter"), "opencode/qwen"),  # wraps around
         (PickScreen(samples.models()), ("escape",), None),
         (PickScreen(samples.models()), (*"hai", "enter"), "claude/haiku"),
-        (PickScreen(samples.models()), (*"soneet", "enter"), "claude/sonnet"),  # a slip
+        (PickScreen(samples.models()), (*"soneet", "enter"), "claude/sonnet"),  # a typing mistake
         (PickScreen(samples.models()), (*"zzz", "enter", "backspace", "ctrl+u", "enter"), "claude/opus"),
         (PickScreen(samples.sessions()), ("pagedown", "pagedown", "pagedown", "pagedown", "enter"), "id59"),
         (PickScreen(samples.servers()), ("down", "enter"), "postgres"),
@@ -88,7 +88,7 @@ async def test_a_paste_filters_and_a_click_chooses() -> None:
     ("words", "found"),
     [
         ("", [0, 1, 2, 3]),
-        ("mod", [1, 0]),  # what begins with it comes first
+        ("mod", [1, 0]),  # prefixes come first
         ("MODEL pick", [1]),
         ("modle", [0, 1]),
         ("xq", []),

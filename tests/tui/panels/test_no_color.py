@@ -1,4 +1,4 @@
-"""`NO_COLOR`: the whole screen without a single colour, and still all there."""
+"""With `NO_COLOR` the screen has no colours and is still complete."""
 
 from __future__ import annotations
 

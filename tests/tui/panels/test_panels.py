@@ -1,4 +1,4 @@
-"""The panels' lines, made of the state alone."""
+"""The lines of the panels, as a function of the state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _rows(lines: list[object]) -> list[str]:
     return [str(line).rstrip() for line in lines]
 
 
-# -- nothing is ever broader or higher than its room
+# Width and height.
 
 
 @settings(max_examples=40)
@@ -64,7 +64,7 @@ def test_the_visible_rows_contain_the_focused_one(count: int, room: int, focus: 
     assert count == 0 or begin <= min(focus, count - 1) < end
 
 
-# -- tasks
+# Tasks.
 
 
 def test_each_status_has_its_icon() -> None:
@@ -99,8 +99,7 @@ def test_active_tasks_are_visible_among_many() -> None:
     lines = _rows([*task_lines(Screen(tasks=samples.many_tasks(200, 87)), 60, 12)])
     assert len(lines) == 12
     assert sum(line.startswith("▶") for line in lines) == 4
-    above, below = lines[1], lines[-1]
-    hidden = int(above.split()[1]) + int(below.split()[1])
+    hidden = int(lines[1].split()[1]) + int(lines[-1].split()[1])
     assert hidden + (len(lines) - 3) == 200
 
 
@@ -116,7 +115,7 @@ def test_the_strip_names_the_task_in_progress() -> None:
     assert words == "☑ 87/200 ▶ 88 Move module 88 to the new storage layer +3 Ctrl+T tasks"
 
 
-# -- agents
+# Agents.
 
 
 def test_sub_agents_follow_the_agent_that_called_them() -> None:
@@ -150,7 +149,7 @@ def test_each_agent_has_its_time_and_activity() -> None:
     assert lines[3].split() == ["▶", "worker#3", "1:03", "Grep", "refresh_token"]
 
 
-# -- graph
+# Graph.
 
 
 def test_the_chain_has_marks_and_iterations() -> None:
@@ -194,13 +193,14 @@ def test_a_wide_name_at_the_edge_is_not_cut_in_half() -> None:
 
 
 def test_a_running_workflow_is_shown_before_a_finished_one() -> None:
-    old, new = samples.workflow(), samples.workflow(RunState.ENDED)
+    old = samples.workflow()
+    new = samples.workflow(RunState.ENDED)
     assert workflow_shown(Screen(runs={"a": old, "b": new})) is old
     assert workflow_shown(Screen(runs={"b": new})) is new
     assert workflow_shown(samples.chat(runs={"t1": samples.turn()})) is None
 
 
-# -- header and status
+# Header and status.
 
 
 def test_a_narrow_header_shows_less() -> None:
@@ -269,7 +269,7 @@ def test_esc_stops_the_conversation_before_a_workflow() -> None:
     assert foreground(Screen(runs=runs)) is None
 
 
-# -- small things
+# Other.
 
 
 def test_durations_and_bars_are_short() -> None:
@@ -310,7 +310,7 @@ def test_hints_name_remapped_keys() -> None:
     assert str(status_line(samples.ralph(), NOW, 80, keys=keys)).startswith("● ralph 2:05 · Ctrl+X pauses ")
     assert "F9 answers" in str(status_line(samples.ralph(questions=samples.three_questions()), NOW, 80, keys=keys))
     assert "F9 answers" in str(inbox_lines(list(samples.three_questions().values()), 40, 9, keys=keys)[0])
-    assert str(task_strip(samples.ralph(), 80, keys)).rstrip().endswith("rotates the token")  # no key: no hint
+    assert str(task_strip(samples.ralph(), 80, keys)).rstrip().endswith("rotates the token")  # no hint without a key
 
 
 def test_a_task_of_a_paused_run_is_not_in_progress() -> None:

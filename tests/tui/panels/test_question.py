@@ -1,4 +1,4 @@
-"""The question dialog, by its keys."""
+"""The question dialog and its keys."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ _CASES = [
     (BRANCH, ("3", "1", "enter"), ("main",)),
     (BRANCH, ("down", "enter"), ("release",)),
     (BRANCH, ("up", "enter"), ("main",)),
-    (BRANCH, ("down", "down", "down", "enter"), ("main",)),  # past "other…", round the end
+    (BRANCH, ("down", "down", "down", "enter"), ("main",)),  # past "other…", wraps around
     (BRANCH, ("escape",), None),
     (BRANCH, ("4", "h", "o", "t", "enter"), ("hot",)),
     (BRANCH, ("4", "h", "i", "ctrl+j", "y", "o", "enter"), ("hi\nyo",)),
-    (BRANCH, ("4", "x", "up", "enter"), ("release",)),  # back from the own words
+    (BRANCH, ("4", "x", "up", "enter"), ("release",)),  # back from the free text
     (BRANCH, ("4", "x", "escape"), None),
     (SUITES, ("enter",), ("unit",)),
     (SUITES, ("down", "space", "enter"), ("unit", "e2e")),
     (SUITES, ("3", "1", "enter"), ("bench",)),
-    (SUITES, ("space", "down", "enter"), ("e2e",)),  # nothing marked: where the cursor is
+    (SUITES, ("space", "down", "enter"), ("e2e",)),  # without a mark the cursor counts
     (SUITES, ("2", "4", "l", "i", "n", "t", "enter"), ("unit", "e2e", "lint")),
     (NAME, ("enter",), ("v2",)),
     (NAME, ("v", "3", "enter"), ("v3",)),
@@ -103,7 +103,8 @@ async def test_f6_postpones_all_questions() -> None:
     ],
 )
 async def test_one_of_several_questions_is_answered(keys: tuple[str, ...], result: Answered) -> None:
-    if result.answers == ():  # the mark of "unit" was taken away, so the row with the cursor counts
+    # The mark of "unit" was removed, so the row with the cursor counts.
+    if result.answers == ():
         result = Answered("q2", ("unit",))
     assert await _answer([BRANCH, SUITES, NAME], *keys) == [result]
 

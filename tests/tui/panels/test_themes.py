@@ -1,4 +1,4 @@
-"""The four themes: readable, and chosen by what the terminal says."""
+"""The four themes are readable, and one is chosen to fit the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Plays states on the real screen, one app for each size and theme, and takes what it shows. The clock stands still."""
+"""Show states on the real screen and capture its frames, with a frozen clock.
+
+One app per size and theme shows all states.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +24,31 @@ from atomic.tui.state.store import Store
 from tests.tui.app.scripted_client import ScriptedClient, app_with
 from tests.tui.snapshots.frames import Frame, frame_of
 
-SMALL, NORMAL, LARGE = "40x12", "80x24", "120x40"
+SMALL = "40x12"
+NORMAL = "80x24"
+LARGE = "120x40"
 SIZES = (SMALL, NORMAL, LARGE)
 NOW = 10_000.0
 
 
 @dataclass(frozen=True)
 class State:
-    """A moment: what the screen knows, what is open above it, and the keys that were pressed then."""
+    """A screen state, the dialog above it, and the keys pressed then."""
 
     name: str
     screen: Callable[[], Screen]
     dialog: Callable[[], TextualScreen[Any]] | None = None
     keys: tuple[str, ...] = ()
     paste: str = ""
-    overlay: str = ""  # the panel that covers a narrow screen
-    later: Callable[[Store], None] | None = None  # what is told after that
+    # The panel that covers a narrow screen.
+    overlay: str = ""
+    # Changes the store after dialog, keys and paste.
+    later: Callable[[Store], None] | None = None
     sizes: tuple[str, ...] = (NORMAL, LARGE)
     themes: tuple[str, ...] = ("dark", "light")
 
     def themes_in(self, size: str) -> tuple[str, ...]:
-        """A small screen is about room, not colours; the rarer themes are looked at in one size."""
+        """Return the themes to capture: all at the normal size, fewer at the others."""
         wanted = {SMALL: ("dark",), NORMAL: self.themes, LARGE: ("dark", "light")}[size]
         return tuple(theme for theme in wanted if theme in self.themes)
 
@@ -50,7 +57,7 @@ _block_ids = count(1)
 
 
 async def frames_of(states: Sequence[State], size: str) -> AsyncIterator[tuple[State, dict[str, Frame]]]:
-    """Each state in its themes, in this size."""
+    """Yield each state with its frames, one per theme, at this size."""
     taken: dict[str, dict[str, Frame]] = {state.name: {} for state in states}
     columns, rows = map(int, size.split("x"))
     for theme in dict.fromkeys(theme for state in states for theme in state.themes_in(size)):
@@ -66,7 +73,7 @@ async def frames_of(states: Sequence[State], size: str) -> AsyncIterator[tuple[S
 
 @contextmanager
 def _frozen_clock() -> Generator[None]:
-    """The screen's own clock stands still; that of asyncio goes on."""
+    """Freeze the clock of the screen, but not the clock of asyncio."""
     frozen = SimpleNamespace(time=lambda: NOW, monotonic=lambda: NOW, perf_counter=lambda: NOW)
     with patch.object(app_module, "time", frozen), _NO_PAINTING:
         yield
@@ -76,7 +83,7 @@ def _discard_dirty_regions(screen: TextualScreen[Any]) -> None:
     screen._compositor._dirty_regions.clear()  # pyright: ignore[reportPrivateUsage]
 
 
-# Nobody looks between the states: what would go to a terminal is made once, when the frame is taken.
+# Frames between the states are not needed, so painting happens only on capture.
 _NO_PAINTING = patch.object(TextualScreen, "_compositor_refresh", _discard_dirty_regions)
 
 
@@ -84,7 +91,8 @@ async def _capture(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
     await _clear(app, pilot)
     screen = state.screen()
     for block in screen.blocks:
-        block.id = next(_block_ids)  # what is painted is kept by the block's id
+        # Painted blocks are cached by id, so each state needs new ids.
+        block.id = next(_block_ids)
     app.store = Store(screen)
     app.panels.overlay = state.overlay
     if state.keys[:1] == ("/",):
@@ -100,7 +108,7 @@ async def _capture(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
 
 
 async def _settle(pilot: Pilot[Any]) -> None:
-    """All widgets have taken what they were told, and what came of that; no wait by the clock."""
+    """Wait until all widgets have handled their messages, without a timer."""
     for _ in range(3):
         await pilot._wait_for_screen(timeout=30)  # pyright: ignore[reportPrivateUsage]
         pilot.app.screen._on_timer_update()  # pyright: ignore[reportPrivateUsage]
@@ -108,7 +116,8 @@ async def _settle(pilot: Pilot[Any]) -> None:
 
 
 async def _show(app: AtomicApp, pilot: Pilot[Any]) -> None:
-    app.last_key = float("inf")  # a user who types: no dialog opens by itself
+    # No dialog opens by itself while the user types.
+    app.last_key = float("inf")
     app.show(EVERYTHING)
     await _settle(pilot)
 
@@ -133,4 +142,5 @@ async def _clear(app: AtomicApp, pilot: Pilot[Any]) -> None:
     app.clear_notifications()
     app.panels.overlay = ""
     app.show(EVERYTHING)
-    await _settle(pilot)  # each state begins with the same empty screen, whatever was there before
+    # Each state starts from the same empty screen.
+    await _settle(pilot)

@@ -1,4 +1,4 @@
-"""What a terminal would show, as text that can be read and compared: the letters, and below them how they look."""
+"""A screen as comparable text: the characters, and below them their styles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES = (*_PLAIN, *(f"bright_{name}" for name in _PLAIN))
 
 @dataclass(frozen=True)
 class Look:
-    """How a cell looks."""
+    """The colours and attributes of a cell."""
 
     foreground: str
     background: str
@@ -36,7 +36,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Frame:
-    """A screen: for each row its cells; the second cell of a wide letter is an empty text."""
+    """The rows of cells of a screen. The second cell of a wide character is empty."""
 
     letters: tuple[tuple[str, ...], ...]
     looks: tuple[tuple[Look, ...], ...]
@@ -47,7 +47,7 @@ class Frame:
 
 
 def frame_of(app: App[Any]) -> Frame:
-    """What the app shows now."""
+    """Return the current frame of an app."""
     letters: list[tuple[str, ...]] = []
     looks: list[tuple[Look, ...]] = []
     visible_screen_stack.set(app._background_screens)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportUnknownArgumentType]
@@ -90,11 +90,14 @@ def _colour(colour: Color | None) -> str:
 
 
 def as_text(frames: Mapping[str, Frame]) -> str:
-    """One file for a state in all its themes: the letters are the same in all, a sign stands for a look in each."""
+    """Return the text of one reference file: a state in all its themes.
+
+    All themes show the same characters. A sign is a combination of styles, one per theme.
+    """
     names = list(frames)
     first = frames[names[0]]
     for name in names[1:]:
-        assert frames[name].text == first.text, f"{names[0]} and {name} show other letters:\n{frames[name].text}"
+        assert frames[name].text == first.text, f"{names[0]} and {name} show different characters:\n{frames[name].text}"
     grid = [list(zip(*(frames[name].looks[y] for name in names), strict=True)) for y in range(len(first.looks))]
     signs = _signs(grid)
     lines = ["".join(row).rstrip() for row in first.letters]
@@ -105,7 +108,7 @@ def as_text(frames: Mapping[str, Frame]) -> str:
 
 
 def _signs(grid: list[list[tuple[Look, ...]]]) -> dict[tuple[Look, ...], str]:
-    """A sign for each look, in the order of reading; the commonest is a dot."""
+    """Assign a sign to each combination in reading order; the most frequent gets a dot."""
     cells = [cell for row in grid for cell in row]
     base = Counter(cells).most_common(1)[0][0]
     others = [cell for cell in dict.fromkeys(cells) if cell != base]
@@ -113,7 +116,7 @@ def _signs(grid: list[list[tuple[Look, ...]]]) -> dict[tuple[Look, ...], str]:
 
 
 def find_unreadable(frame: Frame, least: float = 4.5) -> list[str]:
-    """Words whose colour is too near to what they stand on; lines, bars and marks of a frame are no words."""
+    """Return letters and digits with too little contrast; lines and marks are ignored."""
     found: dict[str, str] = {}
     for letters, looks in zip(frame.letters, frame.looks, strict=True):
         for letter, look in zip(letters, looks, strict=True):

@@ -1,4 +1,7 @@
-"""Pictures of all states: `python -m tests.tui.snapshots.images OUT [NAME...]` writes an SVG and a PNG of each."""
+"""Write images of the states: `python -m tests.tui.snapshots.images OUT [NAME...]`.
+
+Each frame becomes an SVG; sheets of six frames also become PNGs.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,21 @@ from tests.tui.snapshots.capture import SIZES, frames_of
 from tests.tui.snapshots.frames import Frame, Look
 from tests.tui.snapshots.states import STATES
 
-_CELL, _LINE, _BASE = 9, 17, 14  # as high as the font, so that lines join
-_TERMINAL = {  # what stands for a terminal's own colours in a picture
+# Pixels. A line is as high as the font, so that box lines join.
+_CELL = 9
+_LINE = 17
+_BASE = 14
+# The terminal's own colours in an image.
+_TERMINAL = {
     "default": "#d4d4d4", "black": "#000000", "red": "#e06c75", "green": "#98c379", "yellow": "#e5c07b",
     "blue": "#61afef", "magenta": "#c678dd", "cyan": "#56b6c2", "white": "#d4d4d4", "bright_white": "#ffffff",
 }  # fmt: skip
 
 
 def svg_of(frame: Frame, title: str = "") -> str:
-    """The frame as SVG; each run of letters is as broad as its cells, whatever the font."""
-    width, height = len(frame.letters[0]) * _CELL, len(frame.letters) * _LINE
+    """Return a frame as SVG. Text is stretched to its cells, so any font fits."""
+    width = len(frame.letters[0]) * _CELL
+    height = len(frame.letters) * _LINE
     rows = [_row(frame, y) for y, _ in enumerate(frame.letters)]
     shapes = [shape for backgrounds, _ in rows for shape in backgrounds] + [
         shape for _, foregrounds in rows for shape in foregrounds
@@ -40,14 +48,18 @@ def svg_of(frame: Frame, title: str = "") -> str:
 
 
 def _row(frame: Frame, y: int) -> tuple[list[str], list[str]]:
-    """What is behind the letters of a row, and the letters: they may reach into the next row."""
+    """Return the backgrounds and the texts of a row.
+
+    They are separate because text may reach into the next row.
+    """
     backgrounds: list[str] = []
     foregrounds: list[str] = []
     cells = list(zip(range(len(frame.letters[y])), frame.letters[y], frame.looks[y], strict=True))
     for look, group in groupby(cells, key=lambda cell: cell[2]):
         run = list(group)
         foreground, background = _colours(look)
-        x, wide = run[0][0] * _CELL, len(run) * _CELL
+        x = run[0][0] * _CELL
+        wide = len(run) * _CELL
         backgrounds.append(f'<rect x="{x}" y="{y * _LINE}" width="{wide}" height="{_LINE}" fill="{background}"/>')
         for kind, word in groupby(run, key=lambda cell: _kind(cell[1])):
             if kind != " ":
@@ -56,7 +68,10 @@ def _row(frame: Frame, y: int) -> tuple[list[str], list[str]]:
 
 
 def _kind(letter: str) -> str:
-    """Blanks are not written, and wide letters not with narrow ones: a font may have other widths for them."""
+    """Return the kind of a cell: blank, wide or narrow.
+
+    Each kind is drawn separately, because fonts differ in the width of wide characters.
+    """
     return " " if letter == " " else "wide" if not letter or cell_len(letter) > 1 else "narrow"
 
 
@@ -65,7 +80,8 @@ def _text(word: Sequence[tuple[int, str, Look]], y: int, foreground: str, look: 
     slant = ' font-style="italic"' if "italic" in look.signs else ""
     line = "underline" if "underline" in look.signs else "line-through" if "strike" in look.signs else ""
     under = f' text-decoration="{line}"' if line else ""
-    x, wide = word[0][0] * _CELL, len(word) * _CELL
+    x = word[0][0] * _CELL
+    wide = len(word) * _CELL
     letters = escape("".join(letter for _, letter, _ in word))
     return (
         f'<text x="{x}" y="{y * _LINE + _BASE}" textLength="{wide}" lengthAdjust="spacingAndGlyphs" '
@@ -81,10 +97,10 @@ def _colours(look: Look) -> tuple[str, str]:
 
 
 def render_png(svg: Path, png: Path, width: int, height: int) -> None:
-    """Let Chromium make a PNG of it."""
+    """Render an SVG as PNG with Chromium."""
     chromium = which("chromium")
     if chromium is None:
-        sys.exit("pictures: Chromium is not installed (apt-get install chromium)")
+        sys.exit("images: Chromium is not installed (apt-get install chromium)")
     with TemporaryDirectory() as home:
         subprocess.run(
             [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={home}",
@@ -94,15 +110,17 @@ def render_png(svg: Path, png: Path, width: int, height: int) -> None:
 
 
 def sheet_of(frames: Sequence[tuple[str, Frame]], columns: int) -> tuple[str, int, int]:
-    """Several frames in one picture, each below its name."""
+    """Return several frames in one SVG, each below its name, and its size."""
     wide = max(len(frame.letters[0]) for _, frame in frames) * _CELL + 20
     high = max(len(frame.letters) for _, frame in frames) * _LINE + 40
     parts: list[str] = []
     for at, (name, frame) in enumerate(frames):
-        x, y = at % columns * wide + 10, at // columns * high + 30
+        x = at % columns * wide + 10
+        y = at // columns * high + 30
         parts.append(f'<text x="{x}" y="{y - 8}" fill="#c00" font-family="sans-serif">{escape(name)}</text>')
         parts.append(f'<g transform="translate({x},{y})">{svg_of(frame)}</g>')
-    width, height = wide * columns, high * -(-len(frames) // columns)
+    width = wide * columns
+    height = high * -(-len(frames) // columns)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">{"".join(parts)}</svg>',
         width,
@@ -111,7 +129,7 @@ def sheet_of(frames: Sequence[tuple[str, Frame]], columns: int) -> tuple[str, in
 
 
 async def main(out: Path, names: Sequence[str]) -> None:
-    """Take all pictures, or those of some states, and sheets with a few of them each."""
+    """Write the images and sheets of all states, or of the named ones."""
     out.mkdir(parents=True, exist_ok=True)
     for size in SIZES:
         states = [state for state in STATES if size in state.sizes and (not names or state.name in names)]

@@ -1,4 +1,4 @@
-"""What the states are made of: tasks, agents, runs and questions as they occur."""
+"""Sample tasks, agents, runs, questions and conversations for screen states."""
 
 from __future__ import annotations
 
@@ -79,17 +79,17 @@ COMMANDS = (
 
 
 def chat(**changes: object) -> Screen:
-    """A conversation that is ready."""
+    """Return a conversation that is ready."""
     return Screen(status=READY, commands=COMMANDS, **changes)  # type: ignore[arg-type]
 
 
 def turn(state: RunState = RunState.ACTIVE, *, seconds: float = 12, quiet: float = 1) -> Run:
-    """The agent of the conversation at work."""
+    """Return an active turn. Its agent has been quiet for `quiet` seconds."""
     return Run("t1", RunKind.TURN, state=state, started=NOW - seconds, heard=NOW - quiet)
 
 
 def four_tasks() -> tuple[Task, ...]:
-    """One of each that matters."""
+    """Return one task of each important status."""
     return (
         Task("1", "Schema of users and tokens", status=TaskStatus.COMPLETED),
         Task("2", "Login endpoint", status=TaskStatus.COMPLETED),
@@ -99,7 +99,7 @@ def four_tasks() -> tuple[Task, ...]:
 
 
 def all_statuses() -> tuple[Task, ...]:
-    """A task in each status."""
+    """Return a task of each status."""
     return tuple(
         Task(
             str(at),
@@ -112,7 +112,7 @@ def all_statuses() -> tuple[Task, ...]:
 
 
 def many_tasks(count: int = 200, done: int = 87) -> tuple[Task, ...]:
-    """More than fit."""
+    """Return more tasks than fit on a screen."""
     statuses = [TaskStatus.COMPLETED] * done + [TaskStatus.IN_PROGRESS] * 4
     return tuple(
         Task(
@@ -126,7 +126,7 @@ def many_tasks(count: int = 200, done: int = 87) -> tuple[Task, ...]:
 
 
 def plan() -> tuple[PlanItem, ...]:
-    """An agent's own list."""
+    """Return the plan of an agent."""
     return (
         PlanItem("Read the failing test", "completed"),
         PlanItem("Find where the token is cut", "in_progress"),
@@ -136,7 +136,7 @@ def plan() -> tuple[PlanItem, ...]:
 
 
 def agents(count: int, run: str = "w1") -> dict[str, AgentEntry]:
-    """Workers at work, each with its own time and doing."""
+    """Return working agents, each with its own time and activity."""
     doings = ("Bash pytest -q tests/auth", "Read src/app.py", "Edit src/auth.py", "Grep refresh_token", "WebFetch docs")
     return {
         f"{run}:{at}": AgentEntry(
@@ -148,7 +148,7 @@ def agents(count: int, run: str = "w1") -> dict[str, AgentEntry]:
 
 
 def agent_tree() -> dict[str, AgentEntry]:
-    """Two agents with sub-agents of their own, which came in turns."""
+    """Return two agents whose sub-agents started alternately."""
     entries = [
         AgentEntry("w1:a", "planner", "w1", status="done", started=NOW - 140, ended=NOW - 119, task="plan"),
         AgentEntry("w1:b", "worker#3", "w1", doing="Task explore", started=NOW - 95),
@@ -191,7 +191,7 @@ POSITIONS = {"plan": (3, 10, 4), "work": (9, 10, 4), "gate": (13, 10, 4), "revie
 
 
 def workflow(state: RunState = RunState.ACTIVE, *, drawing: bool = True, **changes: object) -> Run:
-    """Ralph in its third round."""
+    """Return a run of Ralph in its third round."""
     nodes = {
         "plan": NodeEntry("plan", "completed", 1),
         "work": NodeEntry("work", "active", 3),
@@ -200,20 +200,21 @@ def workflow(state: RunState = RunState.ACTIVE, *, drawing: bool = True, **chang
     }
     run = Run("w1", RunKind.WORKFLOW, "ralph", state, NOW - 125, heard=NOW - 2, session="9f8e7d6c-1111", nodes=nodes)
     if drawing:
-        run.drawing, run.positions = DRAWING, dict(POSITIONS)
+        run.drawing = DRAWING
+        run.positions = dict(POSITIONS)
     for name, value in changes.items():
         setattr(run, name, value)
     return run
 
 
 def ralph(**changes: object) -> Screen:
-    """A workflow with tasks and agents."""
+    """Return a screen with a workflow, its tasks and its agents."""
     values: dict[str, object] = {"runs": {"w1": workflow()}, "tasks": four_tasks(), "agents": agent_tree(), **changes}
     return chat(**values)
 
 
 def three_questions() -> dict[str, QuestionEntry]:
-    """One of each kind, of three who ask."""
+    """Return one question of each kind, each from another agent."""
     entries = [
         QuestionEntry("q1", "w1", branch_question(), "worker#4"),
         QuestionEntry("q2", "w1", tests_question(), "reviewer"),
@@ -223,7 +224,7 @@ def three_questions() -> dict[str, QuestionEntry]:
 
 
 def branch_question() -> Question:
-    """One of a few."""
+    """Return a question with one answer from a list."""
     return Question(
         "Which branch should the pull request target?",
         header="Branch",
@@ -237,7 +238,7 @@ def branch_question() -> Question:
 
 
 def tests_question() -> Question:
-    """Several of a few."""
+    """Return a question with several answers from a list."""
     return Question(
         "Which suites are to run before each merge?",
         header="Tests",
@@ -248,7 +249,7 @@ def tests_question() -> Question:
 
 
 def long_question() -> Question:
-    """More text and options than a small screen has room for, with wide letters."""
+    """Return a question too long for a small screen, with wide characters."""
     return Question(
         "The migration would rewrite 214 files and change the public names of three modules. "
         "迁移会改变三个模块的公共名称。 It cannot be taken back without a restore.\n\nHow do you want to go on?",
@@ -260,12 +261,12 @@ def long_question() -> Question:
 
 
 def queued(*texts: str) -> list[Queued]:
-    """What was sent while the agent was busy."""
+    """Return texts that were sent while the agent was busy."""
     return [Queued(at, text) for at, text in enumerate(texts)]
 
 
 def models() -> PickOpened:
-    """The models of two providers."""
+    """Return a picker with the models of two providers."""
     rows = (
         PickRow("claude/opus", "opus", "the strongest · 200k · $15/$75", "claude", current=True),
         PickRow("claude/sonnet", "sonnet", "quicker · 200k · $3/$15", "claude"),
@@ -278,7 +279,7 @@ def models() -> PickOpened:
 
 
 def themes() -> PickOpened:
-    """The four themes."""
+    """Return a picker with the four themes."""
     details = {"dark": "for a dark terminal", "light": "for a light one", "ansi": "the terminal's own colours",
                "contrast": "as strong as can be"}  # fmt: skip
     rows = tuple(PickRow(name, name, detail, current=name == "dark") for name, detail in details.items())
@@ -286,7 +287,7 @@ def themes() -> PickOpened:
 
 
 def sessions(count: int = 60) -> PickOpened:
-    """More than fit."""
+    """Return a picker with more sessions than fit on a screen."""
     words = ("paused", "completed", "failed", "chat", "running")
     rows = tuple(
         PickRow(
@@ -302,7 +303,7 @@ def sessions(count: int = 60) -> PickOpened:
 
 
 def servers() -> PickOpened:
-    """MCP servers, on and off."""
+    """Return a picker with MCP servers, on and off."""
     rows = (
         PickRow("github", "github", "on · 31 tools · .mcp.json", "claude", current=True),
         PickRow("postgres", "postgres", "off · ~/.claude.json", "claude"),
@@ -312,7 +313,7 @@ def servers() -> PickOpened:
 
 
 def providers() -> PickOpened:
-    """Agents, one of which is not there."""
+    """Return a picker with agents, one of them not installed."""
     rows = (
         PickRow("claude", "claude", "Claude Code 2.1.197 · signed in", current=True),
         PickRow("opencode", "opencode", "1.18.33"),
@@ -334,8 +335,7 @@ KEYS = (
     ("y", "Copy the block", "Transcript"),
 )
 
-# -- a conversation, as an engine tells it
-
+# Conversations, built from the events of an engine.
 ANSWER = """\
 I read **all three** modules. The token is cut in `parse_header`, because the header may be *longer* than 255 bytes.
 
@@ -365,7 +365,7 @@ See [the RFC](https://example.org/rfc) and 漢字かな交じり文、全角文�
 
 
 def screen_after(*events: ChatEvent, screen: Screen | None = None, at: float = NOW - 20) -> Screen:
-    """What the screen knows after these news."""
+    """Return the screen state after these events."""
     store = Store(screen or chat())
     for event in events:
         store.apply(event, getattr(event, "time", 0) or at)
@@ -373,22 +373,22 @@ def screen_after(*events: ChatEvent, screen: Screen | None = None, at: float = N
 
 
 def run_started(prompt: str = "Why do long tokens fail?", run: str = "t1", kind: RunKind = RunKind.TURN) -> RunStarted:
-    """The person has said something."""
+    """Return the start of the run of a prompt."""
     return RunStarted(run=run, kind=kind, prompt=prompt, time=NOW - 40)
 
 
 def activity(event: AgentEvent, run: str = "t1", ago: float = 20) -> Activity:
-    """The agent does something."""
+    """Return an event of the agent."""
     return Activity(run=run, event=event, time=NOW - ago)
 
 
 def tool_call(id: str, name: str, output: str = "", error: str | None = None, **input: object) -> list[ChatEvent]:
-    """A tool call from its beginning to its end."""
+    """Return the start and the end of a tool call."""
     return [activity(ToolStarted(id, name, dict(input)), ago=31), activity(ToolEnded(id, output, error), ago=29.8)]
 
 
 def answered() -> Screen:
-    """A whole turn with thinking, tools and an answer."""
+    """Return a finished turn with thinking, tools and an answer."""
     return screen_after(
         run_started(),
         activity(ThinkingDelta("The header is read in two places. I should look at both of them first."), ago=35),
@@ -403,7 +403,7 @@ def answered() -> Screen:
 
 
 def streaming() -> Screen:
-    """In the middle of an answer, with a tool still at work."""
+    """Return an unfinished answer with a running tool."""
     return screen_after(
         run_started("Explain the retry loop, and run the tests meanwhile"),
         *tool_call("1", "Grep", "src/retry.py:12\nsrc/retry.py:40", pattern="retry"),
@@ -456,14 +456,14 @@ curl --fail --silent --show-error --location --output /tmp/archive.tar.gz https:
 
 
 def markdown() -> Screen:
-    """An answer with all that Markdown has."""
+    """Return an answer with every Markdown element."""
     return screen_after(
         run_started("What is new?"), activity(TextDelta(MARKDOWN)), RunEnded(run="t1", status="done", time=NOW)
     )
 
 
 def unfolded() -> Screen:
-    """What an agent thought and did, looked at closely; a sub-agent is left folded."""
+    """Return a turn with unfolded thinking and tools, and a folded sub-agent."""
     diff = {
         "file_path": "src/auth/header.py",
         "old_string": "def parse(data):\n    length = data[0]\n    return data[1:length]",
@@ -487,14 +487,14 @@ def unfolded() -> Screen:
 
 
 def add_answer(store: Store) -> None:
-    """An agent goes on while the reader is elsewhere."""
+    """Add another turn, as while the user reads further up."""
     store.apply(run_started("And then?", "t2"), NOW - 2)
     for at in range(11):
         store.apply(activity(TextDelta(f"Paragraph {at}.\n\n"), "t2", 1), NOW - 1)
 
 
 def errors() -> Screen:
-    """Notices, a warning, an error, and a turn that failed."""
+    """Return notices, a warning, an error and a failed turn."""
     return screen_after(
         run_started("Deploy it"),
         ChatNotice(text="The model was switched to opus."),
@@ -506,7 +506,7 @@ def errors() -> Screen:
 
 
 def long_line() -> Screen:
-    """Lines that are broader than any screen."""
+    """Return lines wider than any screen."""
     path = "/" + "/".join(f"a-folder-with-a-long-name-{at}" for at in range(12))
     return screen_after(
         run_started("x" * 300),
@@ -517,7 +517,7 @@ def long_line() -> Screen:
 
 
 def shell() -> Screen:
-    """A command line of the person."""
+    """Return a shell command of the user."""
     return screen_after(
         RunStarted(
             run="s1", kind=RunKind.SHELL, prompt="!git status --short", title="git status --short", time=NOW - 2
@@ -528,7 +528,7 @@ def shell() -> Screen:
 
 
 def hostile() -> Screen:
-    """Texts that want to do something to the terminal."""
+    """Return texts that try to control the terminal, in every field."""
     bad = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe \u200bhidden [bold red]markup[/] \x9b31m"
     screen = screen_after(
         run_started(bad),
@@ -543,7 +543,7 @@ def hostile() -> Screen:
 
 
 def called_agents() -> Screen:
-    """Sub-agents that the person called, each with something in the transcript."""
+    """Return a transcript with the sub-agents that the user called."""
     events: list[ChatEvent] = [run_started("@reviewer the diff @tester the suite", "c1", RunKind.AGENTS)]
     for id, name, task in (("a", "reviewer", "the diff"), ("b", "tester", "the suite")):
         events.append(activity(SubagentStarted(id, name, task), "c1", 30))
@@ -554,14 +554,18 @@ def called_agents() -> Screen:
 
 
 def ended_workflow(status: str, message: str, resume: str = "") -> Screen:
-    """A workflow that is over."""
+    """Return a finished workflow."""
     screen = ralph()
     run = screen.runs["w1"]
     screen.agents = {}
     if status == "completed":
         screen.tasks = tuple(msgspec.structs.replace(task, status=TaskStatus.COMPLETED) for task in screen.tasks)
         run.nodes = {id: NodeEntry(id, "completed", 1) for id in run.nodes}
-    run.state, run.ended, run.status, run.message, run.resume = RunState.ENDED, NOW - 3, status, message, resume
+    run.state = RunState.ENDED
+    run.ended = NOW - 3
+    run.status = status
+    run.message = message
+    run.resume = resume
     head = screen_after(
         RunStarted(run="w1", kind=RunKind.WORKFLOW, title="ralph", prompt='/ralph "Build the login"', time=NOW - 125,
                    session="9f8e7d6c-1111"),

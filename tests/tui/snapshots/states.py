@@ -1,4 +1,4 @@
-"""All states that are kept as references."""
+"""All states with reference files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _queue(screen: Screen) -> Screen:
 
 
 def _everything() -> Screen:
-    """A workflow, a conversation that goes on beside it, a queue and questions."""
+    """Return a workflow, an active conversation, a queue and questions."""
     screen = samples.ralph(
         questions=samples.three_questions(), queue=samples.queued("Then run the linter"), tasks=samples.many_tasks()
     )
@@ -40,7 +40,7 @@ def _asked(question: Question, who: str = "worker#4") -> Screen:
 
 
 STATES = [
-    # the screen alone
+    # the screen without a conversation
     State("start", Screen, sizes=_ALL),
     State("no-agent", lambda: samples.screen_after(samples.NO_AGENT, screen=Screen()), sizes=_ALL),
     State("idle", samples.chat, sizes=_ALL, themes=_FOUR),

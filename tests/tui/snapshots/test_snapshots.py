@@ -1,4 +1,8 @@
-"""Every state looks as its reference. `UPDATE_SNAPSHOTS=1` writes them anew; look at them as pictures first."""
+"""Every state matches its reference.
+
+`UPDATE_SNAPSHOTS=1` writes the references again. Look at the images of the states first
+(`python -m tests.tui.snapshots.images`).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,8 @@ async def test_states_match_their_references(size: str) -> None:
     states = [state for state in STATES if size in state.sizes]
     other: list[str] = []
     async for state, frames in frames_of(states, size):
-        text, file = as_text(frames), reference(state.name, size)
+        text = as_text(frames)
+        file = reference(state.name, size)
         if os.environ.get("UPDATE_SNAPSHOTS"):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")
@@ -37,7 +42,7 @@ async def test_states_match_their_references(size: str) -> None:
         other += [
             f"{state.name} in {theme}: {words}" for theme, frame in frames.items() for words in find_unreadable(frame)
         ]
-    assert not other, "\n".join([*other, "UPDATE_SNAPSHOTS=1 takes them over, once they are looked at"])
+    assert not other, "\n".join([*other, "Check the images, then run with UPDATE_SNAPSHOTS=1 to accept the changes."])
 
 
 def test_every_reference_has_a_state() -> None:
@@ -51,10 +56,11 @@ def test_at_least_forty_states_have_unique_names() -> None:
 
 
 def _difference(file: Path, text: str) -> str:
-    """The first line that is another."""
+    """Describe the first line that differs."""
     if not file.exists():
         return "has no reference"
-    old, new = file.read_text("utf-8").splitlines(), text.splitlines()
+    old = file.read_text("utf-8").splitlines()
+    new = text.splitlines()
     for at, (before, after) in enumerate(zip(old, new, strict=False), 1):
         if before != after:
             return f"line {at}\n  was {before!r}\n  is  {after!r}"

@@ -1,4 +1,4 @@
-"""Whatever comes, in whatever order, twice or never: Esc stops, and nothing outlives its run."""
+"""Events in any order, repeated or missing: Esc still stops, and a run's end ends its parts."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ WORKFLOW: st.SearchStrategy[wf.WorkflowEvent] = st.one_of(
 
 
 class Screens(RuleBasedStateMachine):
-    """Several runs at once, told out of order."""
+    """Several runs at once, with events in any order."""
 
-    applied: Bundle[ChatEvent] = Bundle("told")
+    applied: Bundle[ChatEvent] = Bundle("applied")
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class Screens(RuleBasedStateMachine):
             assert again == Interrupt(run=intent.run, force=True)
 
     @invariant()
-    def nothing_outlives_its_run(self) -> None:
+    def ended_runs_have_no_live_parts(self) -> None:
         screen = self.store.screen
         active = {id for id, run in screen.runs.items() if run.is_active}
         assert screen.is_busy == bool(active)

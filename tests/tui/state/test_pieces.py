@@ -1,4 +1,4 @@
-"""An answer is cut at its borders, whatever the pieces that it comes in."""
+"""An answer is split into parts, independent of how its deltas are cut."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ LINES = st.sampled_from(
 
 
 def parts(*texts: str) -> list[str]:
-    pieces, found = Pieces(), list[str]()
+    pieces = Pieces()
+    found: list[str] = []
     for piece in [piece for text in texts for piece in pieces.feed(text)] + pieces.flush():
         if piece.begins:
             found.append(piece.text)

@@ -1,4 +1,4 @@
-"""ChatEvent become the state of the screen."""
+"""Chat events become the state of the screen."""
 
 from __future__ import annotations
 
@@ -252,14 +252,15 @@ def test_events_of_an_unknown_run_are_dropped() -> None:
 
 
 def test_a_reviewer_that_ends_during_another_agent_stays_ended() -> None:
-    """The old freeze: a completion was put off while another agent was active, and nobody ever came back to it."""
+    """Guard against an old freeze: a completion was deferred while another agent was active."""
     store = apply_events(
         started(kind=RunKind.AGENTS),
         *activity(SubagentStarted("review", "reviewer"), SubagentStarted("work", "worker")),
         *activity(ToolStarted("t", "Bash", {}, agent="work"), TextDelta("Looks good.", agent="review")),
         *activity(SubagentEnded("review", "Looks good.")),
     )
-    review, work = store.screen.agents["r/review"], store.screen.agents["r/work"]
+    review = store.screen.agents["r/review"]
+    work = store.screen.agents["r/work"]
     assert (review.status, work.status) == ("done", "running")
     assert [block.title for block in live(store)] == ["worker", "Bash"]
     assert store.screen.is_busy
@@ -339,7 +340,7 @@ def test_questions_wait_until_they_are_answered() -> None:
 
 
 class Workflow:
-    """Words of a workflow."""
+    """Creates the events of a workflow run."""
 
     def __init__(self) -> None:
         self.seq = 0
@@ -450,7 +451,8 @@ def test_a_reopened_conversation_looks_as_before() -> None:
         ended(time=12.0),
         ChatNotice(text="note"),
     ]
-    live_store, old_store = apply_events(*events), apply_events(history(*events))
+    live_store = apply_events(*events)
+    old_store = apply_events(history(*events))
     fields = ("kind", "text", "title", "detail", "output", "status", "depth", "gap", "lead", "hidden", "folded")
     looks = [[tuple(getattr(b, f) for f in fields) for b in s.screen.blocks] for s in (live_store, old_store)]
     assert looks[0] == looks[1]

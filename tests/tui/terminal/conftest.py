@@ -1,4 +1,4 @@
-"""What the tests of the terminal share: a home of one's own, and the screen in it."""
+"""Shared fixtures of the terminal tests: an empty home, and the screen in it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SCRIPTED = (sys.executable, "-m", "tests.tui.terminal.scripted_screen")
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """Nothing but what a terminal gives, and the code under test."""
+    """Return the environment of a terminal, with the code under test."""
     return {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 
 
 @pytest.fixture
 def screen(env: dict[str, str]) -> Iterator[Window]:
-    """The real screen on the scripted engine, ready."""
+    """Start the real screen on the scripted engine and wait until it is ready."""
     with window(SCRIPTED, env=env, cwd=ROOT) as one:
         one.shows("opus")
         yield one

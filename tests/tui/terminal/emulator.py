@@ -1,6 +1,6 @@
-"""A terminal without a window: knows what stands on it and which modes are on, and answers when it is asked.
+"""A terminal emulator: keeps the text and the modes, and answers queries.
 
-It is quick (a stream of megabytes must not be slower to read than to write) and knows no colours.
+It ignores colours and is fast enough to keep up with megabytes of output.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 _TOKEN = re.compile(
     r"\x1b\[([<-?]*)([0-9;:]*)([ -/]*)([@-~])"  # CSI
-    r"|\x1b\[[ -?]*(?=[\x18\x1a\x1b])"  # a CSI that another sequence has cut off: a terminal forgets it
+    r"|\x1b\[[ -?]*(?=[\x18\x1a\x1b])"  # an unfinished CSI before another sequence
     r"|\x1b\]([^\x07\x1b]*)(?:\x07|\x1b\\)"  # OSC
     r"|\x1b[P_^X]([^\x1b]*)\x1b\\"  # DCS, APC
     r"|\x1b[()*+].|\x1b([^\[\]P_^X()*+])"  # the others
@@ -24,25 +24,28 @@ _ANSWERED_MODES = (1004, 1006, 2004, 2026)
 
 
 class Emulator:
-    """What a terminal would show; `answers` is what it says back."""
+    """The screen of a terminal. `answers` collects its replies to queries."""
 
     def __init__(self, columns: int, rows: int, background: str = "1e1e/1e1e/1e1e") -> None:
-        self.columns, self.rows, self.background = columns, rows, background
+        self.columns = columns
+        self.rows = rows
+        self.background = background
         self.modes: set[int] = {7, 25}
-        self.keyboard: list[int] = []  # kitty's stack, of the other screen
-        self.other_keys = 0  # xterm's modifyOtherKeys
-        self.title, self.clipboard = "", ""
+        # The stack of kitty's keyboard modes, on the alternate screen.
+        self.keyboard: list[int] = []
+        # The level of xterm's modifyOtherKeys.
+        self.other_keys = 0
+        self.title = ""
+        self.clipboard = ""
         self.links = self.clears = self.bells = self.frames = 0
         self.attributes_are_plain = True
         self.answers = b""
-        self._main, self._cells = _empty(columns, rows), _empty(columns, rows)
+        self._main = _empty(columns, rows)
         self._x = self._y = 0
         self._saved = (0, 0)
         self._rest = ""
         self._decode = getincrementaldecoder("utf-8")("replace").decode
         self._cells = self._main
-
-    # what stands there
 
     @property
     def text(self) -> str:
@@ -54,20 +57,19 @@ class Emulator:
 
     @property
     def cursor(self) -> tuple[int, int]:
-        """Row and column, from 0."""
+        """The row and the column of the cursor, from 0."""
         return self._y, self._x
 
     def has(self, words: str) -> bool:
         return any(words in "".join(row) for row in reversed(self._cells))
 
     def resize(self, columns: int, rows: int) -> None:
-        self.columns, self.rows = columns, rows
+        self.columns = columns
+        self.rows = rows
         is_other = 1049 in self.modes
         self._main = _fitted(self._main, columns, rows)
         self._cells = _fitted(self._cells, columns, rows) if is_other else self._main
         self._x, self._y = min(self._x, columns - 1), min(self._y, rows - 1)
-
-    # what comes
 
     def feed(self, data: bytes) -> None:
         text = self._rest + self._decode(data)
@@ -208,7 +210,8 @@ class Emulator:
         row = self._cells[self._y]
         if final in "Hf":
             column = values[1] if len(values) > 1 else 1
-            self._y, self._x = _within(first - 1, self.rows), _within(column - 1, self.columns)
+            self._y = _within(first - 1, self.rows)
+            self._x = _within(column - 1, self.columns)
         elif final in "ABCD":
             self._y = _within(self._y + {"A": -count, "B": count}.get(final, 0), self.rows)
             self._x = _within(self._x + {"C": count, "D": -count}.get(final, 0), self.columns)
@@ -227,8 +230,8 @@ class Emulator:
 
     def _erase(self, what: int) -> None:
         self.clears += what in (2, 3)
-        below, above = range(self._y + 1, self.rows), range(self._y)
-        for y in below if what == 0 else above if what == 1 else range(self.rows):
+        erased = {0: range(self._y + 1, self.rows), 1: range(self._y)}
+        for y in erased.get(what, range(self.rows)):
             self._cells[y][:] = " " * self.columns
         if what == 0:
             self._cells[self._y][self._x :] = " " * (self.columns - self._x)

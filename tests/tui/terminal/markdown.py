@@ -1,19 +1,20 @@
-"""Markdown without end, always the same: what a model might answer, in the pieces in which it would come."""
+"""Endless Markdown, as a model might stream it. The same seed gives the same text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 TEXT = (
-    "the login checks a token and issues another one before it expires so that nobody has to sign in twice a day "
+    "the login checks a token and issues another one before it expires so that no user has to sign in twice a day "
     "unless the session was revoked in the meantime by an administrator or the password has changed since"
 )
 WORDS = TEXT.split()
-PIECE = 20  # characters in one delta
+# Characters in one delta.
+PIECE = 20
 
 
 def pieces(seed: int = 0) -> Iterator[str]:
-    """Deltas of twenty characters."""
+    """Yield deltas of twenty characters."""
     kept = ""
     number = seed
     while True:
@@ -25,7 +26,7 @@ def pieces(seed: int = 0) -> Iterator[str]:
 
 
 def _part(number: int) -> str:
-    """A paragraph, or now and then a heading, a list, a table or some code."""
+    """Return a paragraph, or sometimes a heading, a list, a table or code."""
     kind = number % 8
     if kind == 1:
         return f"## Step {number}\n\n"

@@ -1,8 +1,13 @@
-"""An engine that says what it is told to (`python -m tests.tui.terminal.scripted_engine --fd N`); it knows no agent.
+"""An engine without an agent: `python -m tests.tui.terminal.scripted_engine --fd N`.
 
-What is sent to it decides: `stream DELTAS RATE` streams Markdown (rate 0: at once), `ask` puts a question, `pick` a
-choice, `tool` calls one, `hang` works until it is interrupted, `deaf` until it is forced, `die` kills it. Anything else
-is said once more. `--resume many-5000` begins with so many messages.
+The prompt selects its action:
+
+    stream DELTAS RATE  stream Markdown, at once if the rate is 0
+    ask, pick, tool     open a question, open a picker, call a tool
+    hang, deaf          work until an interrupt, or until a forced interrupt
+    die                 kill the engine
+
+It repeats any other prompt. `--resume many-5000` starts with 5,000 messages.
 """
 
 from __future__ import annotations
@@ -58,7 +63,7 @@ COMMANDS = (
 
 
 class ScriptedEngine:
-    """One engine."""
+    """The state of the engine: its runs and open questions."""
 
     def __init__(self, wire: asyncio.StreamWriter) -> None:
         self._wire = wire
@@ -84,7 +89,7 @@ class ScriptedEngine:
             self.emit(History(events=tuple(events[at : at + 2_000]), last=at + 2_000 >= len(events)))
 
     async def handle(self, intent: Intent) -> bool:
-        """Carry an intent out; False: it was the last."""
+        """Handle an intent and return whether to continue."""
         match intent:
             case Submit(run=run, text=text):
                 self._runs[run] = asyncio.create_task(self._run(run, text))
@@ -104,7 +109,7 @@ class ScriptedEngine:
                 )
                 self.emit(RunEnded(run="picked", status="done"))
             case Leave():
-                self.emit(Left(message=f"Go on with: atomic chat --resume {SESSION}"))
+                self.emit(Left(message=f"Resume with: atomic chat --resume {SESSION}"))
                 return False
             case _:
                 pass

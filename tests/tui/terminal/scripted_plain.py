@@ -1,4 +1,4 @@
-"""`--plain` on the scripted engine."""
+"""`atomic chat --plain` on the scripted engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The real screen on the scripted engine: `python -m tests.tui.terminal.scripted_screen [--resume ID] [prompt]`."""
+"""The real screen on the scripted engine.
+
+python -m tests.tui.terminal.scripted_screen [--resume ID] [PROMPT]
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def run(request: ChatRequest, terminal: Terminal, report: Report) -> int:
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    resume = words.pop(words.index("--resume") + 1) if "--resume" in words else None
-    prompt = " ".join(word for word in words if word != "--resume")
+    arguments = sys.argv[1:]
+    resume = arguments.pop(arguments.index("--resume") + 1) if "--resume" in arguments else None
+    prompt = " ".join(word for word in arguments if word != "--resume")
     sys.exit(show(ChatRequest(resume=resume, prompt=prompt), run))

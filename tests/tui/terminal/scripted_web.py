@@ -1,4 +1,7 @@
-"""The screen on the scripted engine in a browser: `serve` is the server, `screen` what it starts for each browser."""
+"""The screen in a browser, on the scripted engine.
+
+`serve` runs the server, which starts a `screen` for each browser.
+"""
 
 from __future__ import annotations
 

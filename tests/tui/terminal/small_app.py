@@ -1,4 +1,4 @@
-"""The app of `small_screen`: a line of status and one to type in."""
+"""The app of `small_screen`: a status line and an input."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from atomic.tui.supervisor import Report
 
 
 class SmallApp(App[None]):
-    """What is typed and sent is how it ends."""
+    """An app that ends on command: by exit, exception or signal."""
 
     def __init__(self, background: str, report: Report) -> None:
         super().__init__()
-        self.colour, self.report = background, report
+        self.colour = background
+        self.report = report
 
     def compose(self) -> ComposeResult:
         yield Static("", markup=False, id="status")
@@ -26,7 +27,7 @@ class SmallApp(App[None]):
     def on_mount(self) -> None:
         self.query_one(Input).cursor_blink = False
         self.set_status(f"READY on {self.colour or 'unknown'}")
-        self.report.way("chat", "go on with: atomic chat --resume abc")
+        self.report.way("chat", "Resume with: atomic chat --resume abc")
 
     def set_status(self, text: str) -> None:
         self.query_one("#status", Static).update(text)
@@ -39,7 +40,7 @@ class SmallApp(App[None]):
             case "exception":
                 raise RuntimeError("boom")
             case "exit":
-                self.report.last("Left in order.\nGo on: atomic chat --resume xyz")
+                self.report.last("Closed normally.\nResume with: atomic chat --resume xyz")
                 self.exit()
             case "code":
                 self.exit(None, 5)

@@ -1,4 +1,4 @@
-"""A small app in place of the screen: it shows what is typed, and dies in any way it is told to."""
+"""The supervisor with `SmallApp` in place of the real screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first frame: at once, in the right place, and nothing that was typed is lost."""
+"""The first frame appears at once and fits, and early keys are kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (40, 12), (200, 60), (12, 4), (3, 2), (1, 1)])
 def test_the_first_frame_fits_the_terminal(columns: int, rows: int) -> None:
     emulator = Emulator(columns, rows)
-    emulator.modes.discard(7)  # nothing may depend on wrapping
+    emulator.modes.discard(7)  # without line wrapping
     emulator.feed(first_frame(columns, rows, colours=True).encode())
     assert emulator.clears == 0
     assert len(emulator.lines) == rows
@@ -82,7 +82,7 @@ def test_the_terminals_answer_is_removed_wherever_it_is_cut(before: bytes, after
     sent = before + b"\x1b]11;rgb:0000/0000/0000\x1b\\" + after
     answer = BackgroundFilter(answers.append)
     got = b"".join(answer.strip(piece) for piece in (sent[:cut], sent[cut:]) if piece)
-    # An escape alone has left already when the rest comes: no terminal cuts there.
+    # A single escape has already been passed on. No terminal cuts its answer there.
     if sent[:cut].endswith(b"\x1b") and not answers:
         return
     assert got == before + after

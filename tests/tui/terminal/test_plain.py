@@ -1,4 +1,4 @@
-"""`atomic chat --plain`: the same conversation as lines."""
+"""`atomic chat --plain`: a conversation as plain lines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_conversation_is_printed_as_lines(plain: Window) -> None:
     plain.shows("Answered: develop")
     plain.type("\x04")
     assert plain.exit_code() == 0
-    plain.shows("Go on with: atomic chat --resume")
+    plain.shows("Resume with: atomic chat --resume")
     assert b"\x1b" not in plain.log, "nothing moves, nothing is coloured"
 
 
@@ -86,7 +86,7 @@ def test_piped_lines_answer_questions_in_order(env: dict[str, str]) -> None:
         PLAIN, env=env, cwd=ROOT, input=lines, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    expected = ("Answered: develop", "Picked: light", "You said: next", "Which branch?", "Go on with:")
+    expected = ("Answered: develop", "Picked: light", "You said: next", "Which branch?", "Resume with:")
     positions = [done.stdout.rindex(words) for words in expected]
     assert positions == sorted(positions), done.stdout
 

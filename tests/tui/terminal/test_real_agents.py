@@ -1,4 +1,4 @@
-"""The real agents, each on a scripted model, in tmux: what a person does and sees."""
+"""The screen in tmux with the real agents, each on a scripted model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def user(tmp_path: Path) -> User:
 
 @contextmanager
 def atomic(user: User, *words: str) -> Generator[Tmux]:
-    """Wide enough for the name of the agent beside that of a test's folder."""
+    """Run `atomic` in a pane wide enough for the agent's name and a long folder name."""
     with in_tmux((*ATOMIC, *words), env=user.env, cwd=user.project, columns=180, rows=30) as tmux:
         yield tmux
 
@@ -82,7 +82,7 @@ def _talk(user: User, name: str) -> None:
     wait_until(lambda: not processes(user.home), "end of all processes")
     with atomic(user, "chat", "--resume", found[1]) as tmux:
         tmux.shows("Still here.")
-        _say(tmux, "@@again@@ what was it?")
+        _say(tmux, "@@again@@ do you remember?")
         tmux.shows("I remember.")
 
 
@@ -93,8 +93,8 @@ def _say(tmux: Tmux, text: str) -> None:
 
 
 async def test_commands_of_a_conversation(user: User) -> None:
-    """Sub-agents, another model, a summary, another agent: each from the prompt, each seen."""
-    agent_file(user.project / ".atomic", "thinker", "You plan like nobody else.")
+    """Call sub-agents, switch the model, compact and switch the agent from the prompt."""
+    agent_file(user.project / ".atomic", "thinker", "You plan better than the others.")
     scripts = {"one": "One. " * 50, "plan": "A plan.", "two": "Two.", "three": "Aye."}
     async with ModelServer(scripts, models=("scripted-1", "scripted-2")) as server:
         prepare(user, "claude", server)

@@ -1,4 +1,4 @@
-"""Scenarios in a real terminal with real processes behind the screen: workflows, and agents that die."""
+"""Scenarios in a real terminal with real processes: workflows, and agents that die."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_workflow_is_paused_by_escape_and_resumed(user: User) -> None:
 
 
 def _start_slow_workflow(one: Window, user: User) -> str:
-    """A workflow that waits in its second step; the id of its session."""
+    """Start a workflow that waits in its second step and return its session id."""
     one.shows("puppet")
     one.type("/steps build it\r")
     wait_until(lambda: "slow" in ledger(user), "the second step")

@@ -15,7 +15,7 @@ from tests.timing import judge
 from tests.tui.terminal.conftest import ROOT, SCRIPTED
 from tests.tui.terminal.window import Window, cpu_seconds, tree, window
 
-GO_ON = "Go on with: atomic chat --resume 0f5e2c1a-scripted"
+LAST_MESSAGE = "Resume with: atomic chat --resume 0f5e2c1a-scripted"
 
 
 def test_a_turn_works_from_the_first_key_to_the_end(screen: Window) -> None:
@@ -26,7 +26,7 @@ def test_a_turn_works_from_the_first_key_to_the_end(screen: Window) -> None:
     screen.type("\x03\x03")
     assert screen.exit_code() == 0
     assert screen.modes_left() == set()
-    assert screen.lines[0] == GO_ON
+    assert screen.lines[0] == LAST_MESSAGE
 
 
 def test_a_stream_never_clears_the_screen_and_frames_are_whole(screen: Window) -> None:
@@ -55,7 +55,8 @@ def test_an_idle_screen_writes_nothing(screen: Window) -> None:
     screen.type("hello\r")
     screen.shows("You said: hello")
     _await_quiet(screen)
-    began, used = len(screen.log), cpu_seconds(screen.children())
+    began = len(screen.log)
+    used = cpu_seconds(screen.children())
     os.kill(screen.process.pid, 0)
     _pass(3.0)
     assert bytes(screen.log[began:]) == b""
@@ -63,16 +64,18 @@ def test_an_idle_screen_writes_nothing(screen: Window) -> None:
 
 
 def _await_quiet(one: Window) -> None:
-    """Until nothing has been written for a second."""
-    seen, since = len(one.log), monotonic()
+    """Wait until the screen has written nothing for a second."""
+    seen = len(one.log)
+    since = monotonic()
     while monotonic() - since < 1.0:
         _pass(0.05)
         if len(one.log) != seen:
-            seen, since = len(one.log), monotonic()
+            seen = len(one.log)
+            since = monotonic()
 
 
 def _pass(seconds: float) -> None:
-    """Time that passes is what is tested here."""
+    """Wait, where the test is about the passing of time."""
     signal.sigtimedwait([], seconds)
 
 

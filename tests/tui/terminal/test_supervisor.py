@@ -1,4 +1,4 @@
-"""Whatever ends the screen, the terminal is as before, and the person knows how to go on."""
+"""However the screen ends, the terminal is restored and prints how to resume."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def small(env: dict[str, str]) -> Iterator[Window]:
-    """The small screen, ready."""
+    """Start the small screen and wait until it is ready."""
     with window(SMALL, env=env, cwd=ROOT) as one:
         one.shows("READY")
         yield one
@@ -51,7 +51,7 @@ def test_a_normal_exit_prints_the_last_message(small: Window) -> None:
     small.type("exit\r")
     assert small.exit_code() == 0
     assert_as_before(small)
-    assert small.lines[:2] == ["Left in order.", "Go on: atomic chat --resume xyz"]
+    assert small.lines[:2] == ["Closed normally.", "Resume with: atomic chat --resume xyz"]
 
 
 @pytest.mark.full
@@ -66,7 +66,7 @@ def test_a_crash_prints_one_line_and_how_to_resume(small: Window) -> None:
     assert small.exit_code() == 1
     assert_as_before(small)
     assert small.lines[0] == "atomic: the screen failed: RuntimeError: boom (ATOMIC_DEBUG=1 shows where)"
-    assert small.lines[1] == "go on with: atomic chat --resume abc"
+    assert small.lines[1] == "Resume with: atomic chat --resume abc"
 
 
 @pytest.mark.full
@@ -82,10 +82,14 @@ def test_a_full_traceback_is_printed_on_request(env: dict[str, str]) -> None:
 def test_a_killed_screen_leaves_the_terminal_clean(small: Window, number: signal.Signals) -> None:
     assert {1000, 1003, 1006, 2004, 1049} <= small.emulator.modes, "the modes must have been on"
     os.kill(the_screen(small), number)
-    small.type("\x1b[<35;10;10M\x1b[<35;11;10M")  # a mouse that moves on until it hears that it is off
+    # The terminal reports mouse moves until mouse mode is off.
+    small.type("\x1b[<35;10;10M\x1b[<35;11;10M")
     assert small.exit_code() == 1
     assert_as_before(small)
-    assert small.lines[:2] == [f"atomic: the screen was ended by {number.name}", "go on with: atomic chat --resume abc"]
+    assert small.lines[:2] == [
+        f"atomic: the screen was ended by {number.name}",
+        "Resume with: atomic chat --resume abc",
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
@@ -95,7 +99,7 @@ def test_a_signal_to_the_supervisor_ends_the_screen_normally(small: Window, numb
     assert small.exit_code() == 128 + number
     assert_as_before(small)
     assert not is_alive(screen)
-    assert small.lines[0] == "go on with: atomic chat --resume abc"
+    assert small.lines[0] == "Resume with: atomic chat --resume abc"
 
 
 @pytest.mark.full
@@ -113,7 +117,7 @@ def test_closing_the_window_ends_all_processes(small: Window) -> None:
 
 
 def test_the_screen_restores_the_terminal_if_the_supervisor_is_killed(env: dict[str, str]) -> None:
-    shell = ("sh", "-c", f"{' '.join(SMALL)}; exec sed -u 's/^/the shell heard: /'")
+    shell = ("sh", "-c", f"{' '.join(SMALL)}; exec sed -u 's/^/the shell got: /'")
     with window(shell, env=env, cwd=ROOT) as one:
         one.shows("READY")
         supervisor, screen = tree(one.process.pid)[1:]
@@ -122,7 +126,7 @@ def test_the_screen_restores_the_terminal_if_the_supervisor_is_killed(env: dict[
         wait_until(lambda: not is_alive(screen), "end of the screen")
         assert_as_before(one)
         one.type("hello\r")
-        one.shows("the shell heard: hello")
+        one.shows("the shell got: hello")
 
 
 @pytest.mark.timed
@@ -140,7 +144,7 @@ def test_ctrl_c_twice_leaves_even_if_the_event_loop_is_blocked(small: Window) ->
 
 
 def _sleeps(pid: int) -> bool:
-    """Whether its loop is in `time.sleep`: there is nothing else of it that sleeps on a clock."""
+    """Return whether the event loop is in `time.sleep`, its only use of nanosleep."""
     return "nanosleep" in Path(f"/proc/{pid}/wchan").read_text()
 
 
@@ -166,5 +170,5 @@ def test_suspending_returns_the_terminal_to_the_shell(env: dict[str, str]) -> No
         one.type(" and on\r")
         one.shows("GOT suspend and on")
         one.type("\x03\x03")
-        one.shows("did not answer")  # to the small app Ctrl+C is nothing
+        one.shows("did not answer")  # the small app ignores Ctrl+C
         one.wait(lambda: one.modes_left() <= {2004}, "modes but the shell's own")

@@ -1,4 +1,4 @@
-"""The screen in tmux: the keys that break a line, sizes, pastes, and the shell behind it."""
+"""The screen in tmux: line breaks, sizes, pastes and the return to the shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROMPT = re.compile(r"─{20,}\n(.*?)\n[^\n]*(?:send|\Z)", re.DOTALL)
 
 
 def prompt_of(tmux: Tmux) -> list[str]:
-    """The lines that stand in the prompt."""
+    """Return the lines of the prompt."""
     text = tmux.text
     found = PROMPT.search(text)
     assert found is not None, text

@@ -1,4 +1,4 @@
-"""`atomic chat --web` in a real browser, and everybody else who knocks."""
+"""`atomic chat --web` in a real browser, and requests that it must refuse."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ATOMIC = (sys.executable, "-P", "-m", "atomic")
 
 
 class Server:
-    """A server, and the address that it has printed."""
+    """A server process and the address that it printed."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -44,7 +44,7 @@ class Server:
         self.name: str = urlsplit(self.base).netloc
 
     def ask(self, path: str, **headers: str) -> tuple[int, http.client.HTTPMessage]:
-        """The status and the headers of an answer."""
+        """Send a request and return the status and the headers of the response."""
         connection = http.client.HTTPConnection(self.name, timeout=20)
         connection.putrequest("GET", path, skip_host="Host" in headers)
         for name, value in headers.items():
@@ -56,7 +56,7 @@ class Server:
         return answer.status, answer.headers
 
     def enter(self) -> str:
-        """Use the address; the cookie."""
+        """Open the address and return the cookie."""
         status, headers = self.ask("/?" + urlsplit(self.address).query)
         assert status == 303
         assert headers["Location"] == "/"
@@ -96,7 +96,7 @@ def test_the_address_works_once_and_scripts_cannot_read_the_cookie(server: Serve
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
 
 
-STRANGERS = (
+FOREIGN_HEADERS = (
     {"Host": "evil.example"},
     {"Host": "127.0.0.1"},
     {"Origin": "http://evil.example"},
@@ -107,11 +107,11 @@ STRANGERS = (
 
 def test_another_host_or_origin_is_refused_even_with_the_cookie(server: Server) -> None:
     cookie = server.enter().partition(";")[0]
-    for headers in STRANGERS:
+    for headers in FOREIGN_HEADERS:
         for path in ("/", "/ws", "/static/js/textual.js"):
             assert server.ask(path, Cookie=cookie, **headers)[0] == 403, (path, headers)
     assert server.ask("/", Cookie=cookie)[0] == 200
-    assert server.ask("/ws", Cookie=cookie)[0] == 403, "a websocket that does not say where it comes from"
+    assert server.ask("/ws", Cookie=cookie)[0] == 403, "a websocket without an origin"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
@@ -120,12 +120,13 @@ def test_a_signal_ends_the_server(server: Server, number: signal.Signals) -> Non
     assert server.process.wait(20) == 128 + number
 
 
-# in a browser -------------------------------------------------------------------------------------------------------
+# In a browser.
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright  # `make test` collects this file and does without it
+    # `make test` collects this file without playwright.
+    from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium")
     assert program is not None, "make setup installs it"
@@ -137,7 +138,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Tab:
-    """A page, and what the terminal in it was told to show: a canvas has no text."""
+    """A page and an emulator fed with its terminal output, because a canvas has no text."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -175,7 +176,7 @@ class Tab:
         wait_until(lambda: self._check(lambda: not self.is_open), "end of the connection")
 
     def _check(self, condition: object) -> bool:
-        """Frames arrive only while playwright is at work."""
+        """Let playwright deliver frames, then check the condition."""
         assert callable(condition)
         self.page.wait_for_timeout(20)
         return bool(condition())
@@ -197,7 +198,8 @@ def test_a_conversation_in_a_browser(server: Server, tab: Tab) -> None:
     tab.shows("STREAM-DONE")
     tab.send("ask")
     tab.shows("Which branch?")
-    if not tab.screen.has("F6 later"):  # it opens by itself, unless somebody types
+    # The question opens by itself, unless a key was pressed just before.
+    if not tab.screen.has("F6 later"):
         tab.page.keyboard.press("F6")
     tab.shows("F6 later")
     tab.page.keyboard.press("Enter")

@@ -1,4 +1,4 @@
-"""A terminal as people have it: tmux, with a server of its own that ends with the test."""
+"""A real terminal: tmux, with a separate server that ends with the test."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
-PATIENCE = 120.0  # seconds; only ends a hang
+# Seconds. Only ends a hang.
+PATIENCE = 120.0
 
 
 class Tmux:
     """One pane. Keys are named as tmux names them: Enter, Escape, C-j, M-Enter, S-Enter."""
 
     def __init__(self, socket: str, env: Mapping[str, str]) -> None:
-        self._socket, self._env = socket, env
+        self._socket = socket
+        self._env = env
 
     def run(self, *words: str) -> str:
         command = ("tmux", "-L", self._socket, "-f", os.devnull, *words)
@@ -33,7 +35,7 @@ class Tmux:
         self.run("send-keys", "-l", text)
 
     def paste(self, text: str) -> None:
-        """As from a clipboard: in brackets, if the program has asked for them."""
+        """Paste text, bracketed if the program has enabled that."""
         self.run("set-buffer", "--", text)
         self.run("paste-buffer", "-p", "-r")
 
@@ -45,15 +47,15 @@ class Tmux:
         return self.run("capture-pane", "-p")
 
     def shows(self, words: str, *, timeout: float = PATIENCE) -> str:
-        """Wait until words stand on the screen; all of it."""
+        """Wait until the screen shows `words` and return its text."""
         return self._until(lambda text: words in text, f"{words!r}", timeout)
 
     def lacks(self, words: str, *, timeout: float = PATIENCE) -> str:
-        """Wait until they have gone."""
+        """Wait until the screen no longer shows `words` and return its text."""
         return self._until(lambda text: words not in text, f"end of {words!r}", timeout)
 
     def opens_question(self, *, timeout: float = PATIENCE) -> None:
-        """Wait for a question: its dialog opens by itself once nobody has typed for a moment."""
+        """Wait for the dialog of a question, which opens a moment after the last key."""
         self.shows("F6 later", timeout=timeout)
 
     def _until(self, condition: Callable[[str], bool], what: str, timeout: float) -> str:
@@ -65,7 +67,7 @@ class Tmux:
 
     @property
     def pid(self) -> int:
-        """The process in the pane."""
+        """The id of the process in the pane."""
         return int(self.run("display-message", "-p", "#{pane_pid}"))
 
 
@@ -73,7 +75,7 @@ class Tmux:
 def in_tmux(
     words: Sequence[str | Path], *, env: Mapping[str, str], cwd: Path, columns: int = 80, rows: int = 24
 ) -> Generator[Tmux]:
-    """Run a program in a tmux of its own; a shell is behind it, as it is behind every program."""
+    """Run a command in a new tmux server, under a shell that prints its exit code."""
     known = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm-256color", **env}
     tmux = Tmux(f"atomic-test-{uuid.uuid4().hex[:12]}", known)
     command = shlex.join(str(word) for word in words)

@@ -1,4 +1,7 @@
-"""A program in a terminal of its own, seen and used as by a person. It owns its processes: closing ends them all."""
+"""A program in a new terminal window, for tests that type and read the screen.
+
+Closing the window ends all its processes.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,12 @@ from tests.support.processes import kill
 from tests.tui.terminal.emulator import Emulator
 
 TICKS = os.sysconf("SC_CLK_TCK")
-PATIENCE = 120.0  # seconds; only ends a hang
+# Seconds. Only ends a hang.
+PATIENCE = 120.0
 
 
 class Window:
-    """What stands on the screen, and somebody who types."""
+    """A terminal window: its keyboard, its screen and its processes."""
 
     def __init__(
         self,
@@ -39,7 +43,8 @@ class Window:
     ) -> None:
         self.emulator = Emulator(columns, rows, background)
         self.log = bytearray()
-        self.arrivals: list[tuple[float, int]] = []  # when, and how long the log was then
+        # The time of each read, and the length of the log after it.
+        self.arrivals: list[tuple[float, int]] = []
         self._answers = answers
         self._changed = threading.Condition()
         self._is_closed = False
@@ -58,8 +63,6 @@ class Window:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    # what a person does
-
     def type(self, text: str | bytes) -> None:
         os.write(self._keyboard, text.encode() if isinstance(text, str) else text)
 
@@ -69,12 +72,10 @@ class Window:
         self._size(columns, rows)
 
     def hang_up(self) -> None:
-        """Close the window: the terminal is gone."""
+        """Close the terminal, as when the user closes the window."""
         self._stop_reading()
         os.close(self._keyboard)
         self._keyboard = -1
-
-    # what a person sees
 
     @property
     def text(self) -> str:
@@ -87,47 +88,46 @@ class Window:
             return self.emulator.lines
 
     def shows(self, words: str, *, timeout: float = PATIENCE) -> float:
-        """Wait until words stand on one line of the screen; when they came."""
+        """Wait until a line of the screen has `words`; return when they arrived."""
         return self.wait(lambda: self.emulator.has(words), f"{words!r} on the screen", timeout)
 
     def lacks(self, words: str, *, timeout: float = PATIENCE) -> float:
-        """Wait until words have gone."""
+        """Wait until no line of the screen has `words`; return when they disappeared."""
         return self.wait(lambda: not self.emulator.has(words), f"{words!r} to go", timeout)
 
     def wait(self, condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> float:
-        """Wait until something is so; when the bytes came that made it so."""
+        """Wait until `condition` is true and return when the last bytes arrived."""
         end = monotonic() + timeout
         with self._changed:
             while not condition():
                 left = end - monotonic()
                 if left <= 0:
                     raise AssertionError(f"no {what} after {timeout} s:\n{self.emulator.text}")
-                self._changed.wait(min(left, 0.2))  # a program can end without a last byte
+                # A program can end without a last byte.
+                self._changed.wait(min(left, 0.2))
             return self.arrivals[-1][0] if self.arrivals else self.began
 
-    # the processes
-
     def exit_code(self, *, timeout: float = PATIENCE) -> int:
-        """Wait for the end of the program, and until all that it wrote has been read."""
+        """Wait until the program has ended and its output is read; return its exit code."""
         code = self.process.wait(timeout)
         self._drain()
         return code
 
     def children(self) -> list[int]:
-        """The program and all below it."""
+        """Return the process ids of the program and its descendants."""
         return tree(self.process.pid)
 
     def state_of_terminal(self) -> list[Any]:
         return termios.tcgetattr(self._screen)
 
     def unread(self) -> int:
-        """Bytes that the next program would read."""
+        """Return the number of bytes that the next program would read."""
         buffer = bytearray(4)
         fcntl.ioctl(self._screen, termios.FIONREAD, buffer)
         return struct.unpack("i", buffer)[0]
 
     def modes_left(self) -> set[int]:
-        """Modes that are not as they were at the start."""
+        """Return the terminal modes that differ from the start."""
         return self.emulator.modes ^ {7, 25}
 
     def close(self) -> None:
@@ -141,8 +141,6 @@ class Window:
         for number in (self._keyboard, self._screen):
             if number >= 0:
                 os.close(number)
-
-    # inside
 
     def _size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._screen, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -168,7 +166,7 @@ class Window:
             self._changed.notify_all()
 
     def _drain(self) -> None:
-        """What is in the pipe is read by the reader: wait until there is nothing."""
+        """Wait until the reader has read all output."""
         self.wait(lambda: not select.select([self._keyboard], [], [], 0)[0], "end of output")
 
     def _stop_reading(self) -> None:
@@ -178,7 +176,7 @@ class Window:
 
 @contextmanager
 def window(command: Sequence[str | Path], **options: Any) -> Generator[Window]:
-    """A window that is closed in the end, with all that runs in it."""
+    """Open a window, and close it with all its processes on exit."""
     one = Window(command, **options)
     try:
         yield one
@@ -187,8 +185,9 @@ def window(command: Sequence[str | Path], **options: Any) -> Generator[Window]:
 
 
 def tree(pid: int) -> list[int]:
-    """A process and its descendants that are alive."""
-    found, todo = list[int](), [pid]
+    """Return a process and its living descendants."""
+    found: list[int] = []
+    todo = [pid]
     while todo:
         one = todo.pop()
         found.append(one)
@@ -201,7 +200,7 @@ def tree(pid: int) -> list[int]:
 
 
 def _of_session(leader: int) -> list[int]:
-    """Those who have lost their parent but not their terminal."""
+    """Return the processes of a session, including those without a parent."""
     return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _stat(pid, 3) == leader]
 
 
@@ -213,7 +212,7 @@ def _stat(pid: int, field: int) -> int:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """User and system time of processes, with the children that they have waited for."""
+    """Return the user and system time of processes and of their reaped children."""
     total = 0
     for pid in pids:
         try:
@@ -225,7 +224,7 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory of one process."""
+    """Return the resident memory of a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024

@@ -1,4 +1,4 @@
-"""A hostile text is harmless wherever it stands in the transcript."""
+"""A hostile text has no effect anywhere in the transcript."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from tests.tui.transcript.transcript_app import TranscriptApp, turn
 VECTORS = vectors()
 CONSOLE = Console(color_system="truecolor", force_terminal=True)
 PALETTE = Palette.of(BUILTIN_THEMES["textual-dark"].to_color_system().generate(), Color.parse("#121212"))
-COLOURS = {"select_graphic_rendition"}  # our own
+# The operations that the transcript itself uses.
+COLOURS = {"select_graphic_rendition"}
 
 
 def everywhere(text: str) -> list[ChatEvent]:
-    """A text as all that can come from outside."""
+    """Return events with the text in every field from outside."""
     return [
         *turn(
             ThinkingDelta(text),

@@ -1,4 +1,4 @@
-"""What blocks look like."""
+"""The appearance of blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def page(text: str, width: int = 40) -> list[str]:
 
 
 def look(block: Block, width: int = 50, now: float = 0.0) -> list[str]:
-    """Without the margin that each line has."""
+    """Return the lines of a block, without the margin."""
     lines = [strip.text.rstrip() for strip in painted(block, width, now).strips]
     assert all(not line or line[0] == " " for line in lines)
     return [line[1:] for line in lines]
@@ -59,7 +59,7 @@ def test_no_row_is_wider_than_the_screen_and_no_letter_is_lost(texts: list[str],
 
 
 def trimmed(rows: list[Row]) -> list[Row]:
-    """Without the spaces at the ends, which nobody sees."""
+    """Return the rows without trailing spaces, which are invisible."""
     out: list[Row] = []
     for row in rows:
         row = list(row)
@@ -165,7 +165,8 @@ def test_deeply_nested_text_is_still_shown() -> None:
 
 def test_a_long_fence_shows_its_end_while_streaming_and_then_its_start() -> None:
     code = "".join(f"line{number}\n" for number in range(3000))
-    coming, done = Block(1, BlockKind.ANSWER, text=f"```\n{code}", open=True), Block(2, BlockKind.ANSWER)
+    coming = Block(1, BlockKind.ANSWER, text=f"```\n{code}", open=True)
+    done = Block(2, BlockKind.ANSWER)
     done.text = f"```\n{code}```"
     assert look(coming)[-1].endswith("line2999")
     assert len(look(coming)) < 300
@@ -175,8 +176,10 @@ def test_a_long_fence_shows_its_end_while_streaming_and_then_its_start() -> None
 
 def test_a_slow_block_is_repainted_less_often_while_streaming(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(100))
-    monkeypatch.setattr(blocks.time, "thread_time", lambda: float(next(clock)))  # each painting takes a second
-    painter, block = Painter(DARK, 40), Block(1, BlockKind.ANSWER, text="one", open=True)
+    # Each painting takes a second.
+    monkeypatch.setattr(blocks.time, "thread_time", lambda: float(next(clock)))
+    painter = Painter(DARK, 40)
+    block = Block(1, BlockKind.ANSWER, text="one", open=True)
 
     def version_at(now: float) -> int:
         block.version += 1
@@ -193,7 +196,8 @@ def test_html_is_text() -> None:
 
 def test_a_running_tool_has_a_spinner_and_a_clock() -> None:
     block = Block(1, BlockKind.TOOL, title="Bash", detail="pytest", status="running", started=10.0)
-    first, later = look(block, now=10.0), look(block, now=75.0)
+    first = look(block, now=10.0)
+    later = look(block, now=75.0)
     assert first[0][2:] == "Bash  pytest"
     assert later[0].endswith("1:05")
     assert first[0][0] != later[0][0]
@@ -268,7 +272,8 @@ def test_every_line_is_exactly_as_wide_as_the_screen(
     kind: BlockKind, text: str, title: str, width: int, depth: int, folded: bool
 ) -> None:
     block = Block(1, kind, text=text, title=title, detail=text, output=text, input=title, depth=depth, folded=folded)
-    block.status, block.gap = "running", True
+    block.status = "running"
+    block.gap = True
     width = max(width, 12)
     for strip in painted(block, width, 100.0).strips:
         assert strip.cell_length == sum(cell_len(segment.text) for segment in strip) == width
@@ -279,7 +284,8 @@ def test_a_painted_block_is_cached_until_it_changes() -> None:
     block = Block(1, BlockKind.ANSWER, text="a")
     first = painter.paint(block, 0.0)
     assert painter.paint(block, 9.0) is first
-    block.text, block.version = "b", 1
+    block.text = "b"
+    block.version = 1
     assert painter.paint(block, 0.0) is not first
 
 

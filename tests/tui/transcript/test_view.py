@@ -1,4 +1,4 @@
-"""The transcript as a reader uses it."""
+"""The transcript view: scroll, select, fold and copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.tui.transcript.transcript_app import TranscriptApp, turn
 
 
 def paragraphs(count: int, first: int = 0) -> str:
-    """Paragraphs of different heights, each with its number in front."""
+    """Return numbered paragraphs of different heights."""
     return "".join(f"P{number} {'word ' * (number % 37)}\n\n" for number in range(first, first + count))
 
 
@@ -90,7 +90,7 @@ async def test_pages_join_although_heights_are_estimated(size: tuple[int, int]) 
                 break
         pages.pop()
         for below, above in itertools.pairwise(pages[:-1]):
-            assert above[-1] == below[0]  # one line stays
+            assert above[-1] == below[0]  # pages overlap by one line
         assert pages[-1][:2] == ["", "› hi"]
         text = "\n".join(line for page in reversed(pages) for line in page)
         numbers = [int(word[1:]) for word in text.split() if word[:1] == "P" and word[1:].isdigit()]
@@ -278,7 +278,7 @@ async def test_a_cleared_transcript_is_empty_and_follows_again() -> None:
         app.show_events(Cleared())
         await settle(pilot)
         assert "P79" not in "\n".join(app.rows())
-        assert "/sessions" in "\n".join(app.rows())  # what one can do, as at the start
+        assert "/sessions" in "\n".join(app.rows())  # the first steps, as at the start
         app.show_events(*many(80, run="r2"))
         await settle(pilot)
         assert app.view.is_following
@@ -358,8 +358,9 @@ async def test_a_long_conversation_needs_only_one_widget() -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_the_view_always_matches_a_full_painting(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against the plain way: paint everything, and look where the rows of the view are in it."""
-    monkeypatch.setattr(blocks, "_LONG", 1e9)  # the clock of this test stands still
+    """Paint everything, and check that the rows of the view are a part of it."""
+    # The clock of this test does not move.
+    monkeypatch.setattr(blocks, "_LONG", 1e9)
     chance = random.Random(seed)
     app = transcript(*turn(ends=False))
     async with app.run_test(size=(50, 14)) as pilot:

@@ -1,4 +1,4 @@
-"""A small app with the transcript alone, and events to show in it."""
+"""An app with only the transcript, and events to show in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from atomic.tui.widgets.transcript import TranscriptView
 
 
 class TranscriptApp(App[None]):
-    """Shows a store; `tell` is a frame."""
+    """Shows the transcript of a store. `show_events` paints one frame."""
 
     ENABLE_COMMAND_PALETTE = False
 
@@ -49,13 +49,13 @@ class TranscriptApp(App[None]):
         self.opened.append(message.url)
 
     def rows(self) -> list[str]:
-        """What the view shows, line by line, without the margin."""
+        """Return the visible lines, without the margin."""
         view = self.view
         return [view.render_line(y).text.rstrip()[1:] for y in range(view.size.height)]
 
 
 def turn(*events: AgentEvent, run: str = "r1", prompt: str = "hi", ends: bool = True) -> list[ChatEvent]:
-    """A turn of the conversation."""
+    """Return the events of a turn."""
     turn_events: list[ChatEvent] = [RunStarted(run=run, kind=RunKind.TURN, prompt=prompt)]
     turn_events += [Activity(run=run, event=event) for event in events]
     return [*turn_events, RunEnded(run=run, status="done")] if ends else turn_events
