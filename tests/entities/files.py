@@ -1,4 +1,4 @@
-"""A project and a home folder with files in them."""
+"""Helpers that write files to a project and a home folder and load them."""
 
 from __future__ import annotations
 

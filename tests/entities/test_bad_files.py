@@ -1,4 +1,4 @@
-"""Bad files of a repository: each is one diagnostic, the rest loads, nothing outside is read."""
+"""Test bad files: each is one diagnostic, the rest is loaded, and nothing outside is read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONTENTS: dict[str, tuple[str | bytes, int, str]] = {
 }
 
 
-def alone_is_bad(registry: EntityRegistry, name: str = "bad.md") -> tuple[int, str]:
+def only_diagnostic(registry: EntityRegistry, name: str = "bad.md") -> tuple[int, str]:
     """Check that the good entity is there and return the only diagnostic."""
     assert [entity.name for entity in own(registry)] == ["good"]
     [(file, line, reason)] = reasons(registry)
@@ -46,9 +46,9 @@ def alone_is_bad(registry: EntityRegistry, name: str = "bad.md") -> tuple[int, s
 
 @pytest.mark.timed
 @pytest.mark.parametrize(("content", "line", "reason"), CONTENTS.values(), ids=CONTENTS.keys())
-def test_a_bad_text_is_one_diagnostic(tmp_path: Path, content: str | bytes, line: int, reason: str) -> None:
+def test_a_bad_file_is_one_diagnostic(tmp_path: Path, content: str | bytes, line: int, reason: str) -> None:
     start = process_time()
-    found_line, found = alone_is_bad(load(tmp_path, {**GOOD, BAD: content}))
+    found_line, found = only_diagnostic(load(tmp_path, {**GOOD, BAD: content}))
     assert found_line == line
     assert reason in found
     judge(process_time() - start, 2)
@@ -60,7 +60,7 @@ READABLE: dict[str, str | bytes] = {
     "old Mac": HEAD.replace("\n", "\r"),
     "tabs": HEAD.replace("description: ", "description:\t"),
     "duplicate keys": HEAD.replace("name: x", "name: y\nname: x"),
-    "no YAML": HEAD.replace("name: x", "name: x\nnote: this: is: none"),
+    "no YAML": HEAD.replace("name: x", "name: x\nnote: not: valid: yaml"),
     "a long text": HEAD + "x" * 500_000,
     "cut in a letter": HEAD + "é" * 100_000,
     "cut in a letter, shifted": HEAD + "x" + "é" * 100_000,
@@ -68,7 +68,7 @@ READABLE: dict[str, str | bytes] = {
 
 
 @pytest.mark.parametrize("content", READABLE.values(), ids=READABLE.keys())
-def test_a_sloppy_text_is_read(tmp_path: Path, content: str | bytes) -> None:
+def test_an_unusual_but_valid_file_is_read(tmp_path: Path, content: str | bytes) -> None:
     registry = load(tmp_path, {BAD: content})
     assert registry.diagnostics == []
     assert registry.require("agent", "x").description == "found"
@@ -89,7 +89,7 @@ def a_pipe(file: Path, _: Path) -> None:
 
 def a_socket(file: Path, _: Path) -> None:
     here = os.getcwd()
-    os.chdir(file.parent)  # the path of a socket is short
+    os.chdir(file.parent)  # a socket's path must be short
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(file.name)
     os.chdir(here)
@@ -151,26 +151,26 @@ def test_only_regular_files_of_the_project_are_read(
     project = write(tmp_path / "project", GOOD)
     (project / file).parent.mkdir(parents=True, exist_ok=True)
     make(project / file, project)
-    line, found = alone_is_bad(load(tmp_path), Path(file).name)
+    line, found = only_diagnostic(load(tmp_path), Path(file).name)
     assert line == 1
     assert reason in found
 
 
 @pytest.mark.parametrize(
-    "place", [".claude", ".claude/agents", ".claude/agents/team", ".claude/skills", ".claude/skills/x"]
+    "link", [".claude", ".claude/agents", ".claude/agents/team", ".claude/skills", ".claude/skills/x"]
 )
-def test_a_folder_outside_is_not_read(tmp_path: Path, place: str) -> None:
+def test_a_folder_outside_is_not_read(tmp_path: Path, link: str) -> None:
     project = write(tmp_path / "project", {})
     outside = write(tmp_path / "outside", {"x.md": HEAD, "SKILL.md": HEAD, "x/SKILL.md": HEAD, "agents/x.md": HEAD})
-    (project / place).parent.mkdir(parents=True)
-    (project / place).symlink_to(outside)
+    (project / link).parent.mkdir(parents=True)
+    (project / link).symlink_to(outside)
     registry = load(tmp_path)
     assert own(registry) == []
     assert registry.diagnostics
     assert {found.reason for found in registry.diagnostics} == {"a link leads out of the folder: it is not followed"}
 
 
-def test_links_that_stay_inside_are_followed(tmp_path: Path) -> None:
+def test_links_inside_the_project_are_followed(tmp_path: Path) -> None:
     project = write(tmp_path / "project", {"shared/agents/x.md": HEAD, "shared/skill/SKILL.md": HEAD, "one.md": "One"})
     write(project, {".claude/commands/a.md": "A"})
     (project / ".claude/agents").symlink_to("../shared/agents")
@@ -183,10 +183,10 @@ def test_links_that_stay_inside_are_followed(tmp_path: Path) -> None:
     assert registry.diagnostics == []
     assert [entity.name for entity in own(registry)] == ["a", "one", "two", "x", "x"]
     assert registry.require("command", "two").prompt == "One"
-    assert len(registry.definitions("agent", "x")) == 2, "one each in its own place"
+    assert len(registry.definitions("agent", "x")) == 2, "one in each folder"
 
 
-def test_a_project_that_is_reached_by_a_link(tmp_path: Path) -> None:
+def test_a_project_may_be_a_link(tmp_path: Path) -> None:
     write(tmp_path / "real", GOOD)
     (tmp_path / "link").symlink_to("real")
     registry = EntityRegistry.load(project=tmp_path / "link", user=tmp_path / "home")
@@ -194,7 +194,7 @@ def test_a_project_that_is_reached_by_a_link(tmp_path: Path) -> None:
     assert registry.diagnostics == []
 
 
-def test_a_loop_of_folders_ends(tmp_path: Path) -> None:
+def test_a_loop_of_folders_is_reported(tmp_path: Path) -> None:
     project = write(tmp_path / "project", {".claude/commands/a/x.md": "X"})
     for index in range(5):
         (project / f".claude/commands/a/loop{index}").symlink_to("..")
@@ -207,14 +207,14 @@ def test_a_loop_of_folders_ends(tmp_path: Path) -> None:
     assert any("back to a folder around it" in found.reason for found in registry.diagnostics)
 
 
-def test_a_deep_tree_ends(tmp_path: Path) -> None:
+def test_folders_that_are_too_deep_are_reported(tmp_path: Path) -> None:
     deep = "/".join("d" * 12)
     registry = load(tmp_path, {f".claude/agents/{deep}/x.md": HEAD, **GOOD})
     assert [entity.name for entity in own(registry)] == ["good"]
     assert "deeper" in registry.diagnostics[0].reason
 
 
-def test_a_flood_of_files_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_files_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("atomic.entities.discovery.MAX_ENTRIES", 50)
     registry = load(tmp_path, {f".claude/commands/c{i}.md": "x" for i in range(60)})
     assert len(own(registry)) == 50
@@ -223,24 +223,24 @@ def test_a_flood_of_files_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_broken_configuration_is_reported_with_its_line(tmp_path: Path) -> None:
     registry = load(tmp_path, {**GOOD, "opencode.jsonc": '{\n /* a\n b */\n "agent": {x}\n}'})
-    assert alone_is_bad(registry, "opencode.jsonc")[0] == 4
+    assert only_diagnostic(registry, "opencode.jsonc")[0] == 4
     registry = load(tmp_path, {"opencode.jsonc": '{\n "command": []}'})
-    assert alone_is_bad(registry, "opencode.jsonc") == (2, '"command" is not an object')
+    assert only_diagnostic(registry, "opencode.jsonc") == (2, '"command" is not an object')
     registry = load(tmp_path, {"opencode.jsonc": '{"agent": {"x": ' + "[" * 100_000})
-    assert alone_is_bad(registry, "opencode.jsonc")[0] == 1
+    assert only_diagnostic(registry, "opencode.jsonc")[0] == 1
 
 
 @pytest.mark.timed
 @pytest.mark.parametrize(
     "text", ['{"a": /*' * 50_000, '"\\' * 250_000, ",/*" * 150_000, "//" * 250_000, '{"a":' * 50_000]
 )
-def test_no_configuration_takes_long(tmp_path: Path, text: str) -> None:
+def test_a_hostile_configuration_is_rejected_quickly(tmp_path: Path, text: str) -> None:
     start = process_time()
-    alone_is_bad(load(tmp_path, {**GOOD, "opencode.json": text}), "opencode.json")
+    only_diagnostic(load(tmp_path, {**GOOD, "opencode.json": text}), "opencode.json")
     judge(process_time() - start, 2)
 
 
-# Root reads everything: the child first lets go of the capabilities that make it so.
+# Root can read every file: the child process drops its capabilities first.
 CHILD = """
 import ctypes, sys
 from atomic.entities import EntityRegistry

@@ -1,4 +1,4 @@
-"""The built-in skills and agents exist in a user's format, and Atomic can read their outputs."""
+"""Test the built-in skills and agents: they use the user's format, and Atomic reads their output."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Review(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Document:
-    """One of the files, parsed without Atomic."""
+    """A built-in file, parsed without Atomic."""
 
     def __init__(self, path: Path) -> None:
         self.text = path.read_text()
@@ -111,14 +111,14 @@ def test_the_front_matter_has_the_fields_of_a_users_file(which: str) -> None:
     assert head.get("aliases") == (["ci"] if name == "commit" else None)
 
 
-def test_each_has_a_role_and_the_four_sections(document: Document) -> None:
+def test_each_file_has_a_role_and_the_four_sections(document: Document) -> None:
     before, *_ = document.body.split(PARTS[0])
     assert re.search(r"^You are (a|an|the) ", before, re.MULTILINE)
     assert [line for line in document.body.splitlines() if line in PARTS] == PARTS
-    assert "```" in document.body.split("## Output")[1].split("## Do not")[0]  # a template, not only words
+    assert "```" in document.body.split("## Output")[1].split("## Do not")[0]  # a template
 
 
-def test_the_text_is_clean(document: Document) -> None:
+def test_each_file_is_short_and_cleanly_formatted(document: Document) -> None:
     lines = document.text.splitlines()
     assert 40 <= len(lines) <= 120
     assert not [line for line in lines if line != line.rstrip() or "\t" in line or len(line) > 120]
@@ -127,7 +127,7 @@ def test_the_text_is_clean(document: Document) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SKILLS))
-def test_a_skill_takes_its_arguments_once_and_leaves_nothing_to_be_run_or_read_by_accident(name: str) -> None:
+def test_a_skill_uses_its_arguments_once_and_has_no_other_placeholders(name: str) -> None:
     body = skill(name).body
     assert body.count("$ARGUMENTS") == 1
     assert not re.search(r"\$\d", body)  # would be an argument
@@ -135,10 +135,10 @@ def test_a_skill_takes_its_arguments_once_and_leaves_nothing_to_be_run_or_read_b
     assert not re.search(r"(^|\s)@\w", body)  # would be a file
 
 
-# ---- tools and models
+# Tools and models
 
 
-def test_tools_are_known_to_every_provider(document: Document) -> None:
+def test_every_agent_knows_the_tools(document: Document) -> None:
     known = {"bash", "read", "write", "edit", "glob", "grep", "webfetch", "websearch", "task", "todo"}
     assert set(document.tools or ()) <= known
     assert "Bash" in spelled(["bash"], "claude")
@@ -147,12 +147,12 @@ def test_tools_are_known_to_every_provider(document: Document) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS))
-def test_agents_have_the_tools_that_they_need_and_no_others(name: str) -> None:
+def test_agents_have_only_the_tools_that_they_need(name: str) -> None:
     tools = agent(name).tools
     if name in {"worker", "fixer", "debugger"}:
         assert tools is None
     elif name == "codebase-online-researcher":
-        # It reads what strangers write: with the repository in its hands, they could send it home.
+        # It reads untrusted pages, which could make it send the repository elsewhere.
         assert tools == ["webfetch", "websearch"]
     elif name == "reviewer":
         assert tools == ["read", "grep", "glob", "bash"]
@@ -160,18 +160,18 @@ def test_agents_have_the_tools_that_they_need_and_no_others(name: str) -> None:
         assert tools == ["read", "grep", "glob"]
 
 
-def test_what_may_write_may_edit(document: Document) -> None:
+def test_the_tools_write_and_edit_come_together(document: Document) -> None:
     tools = document.tools or []
     assert ("write" in tools) == ("edit" in tools)  # OpenCode has one permission for both
 
 
-def test_explaining_changes_nothing_and_committing_edits_nothing() -> None:
+def test_explain_code_is_read_only_and_commit_does_not_edit() -> None:
     assert not CHANGING & set(skill("explain-code").tools or CHANGING)
     assert not {"write", "edit"} & set(skill("commit").tools or CHANGING)
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS))
-def test_agents_cost_what_their_work_is_worth(name: str) -> None:
+def test_each_agent_has_a_model_that_fits_its_work(name: str) -> None:
     model = {"planner": "opus", "reviewer": "opus", "debugger": "opus"}.get(
         name, "haiku" if name.endswith("-locator") else "sonnet"
     )
@@ -180,33 +180,34 @@ def test_agents_cost_what_their_work_is_worth(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(SKILLS))
 def test_a_skill_keeps_the_model_of_the_conversation(name: str) -> None:
-    assert skill(name).head["model"] == "inherit"  # another one would have to read all of it again, uncached
+    # Another model would have to read the whole conversation again, uncached.
+    assert skill(name).head["model"] == "inherit"
 
 
-# ---- what the next one reads
+# Outputs that Atomic or another skill reads
 
 
-def test_the_task_list_in_the_prompt_is_one_that_atomic_reads_and_writes() -> None:
+def test_atomic_reads_and_writes_the_task_list_of_the_prompt() -> None:
     example = skill("create-feature-list").example()
     tasks = TaskList.parse(example)
     assert not tasks.problems
     assert [task.id for task in tasks.ready()] == ["1"]
     assert tasks.waiting() == {"2": 'waits for "1"'}
     assert all(task.description and task.acceptance and task.metadata for task in tasks.tasks)
-    assert json.loads(tasks.dump()) == json.loads(example)  # strictly the shape that Atomic writes
+    assert json.loads(tasks.dump()) == json.loads(example)  # exactly as Atomic writes it
 
 
-def test_the_plan_in_the_prompt_is_one_that_ralph_takes() -> None:
+def test_ralph_reads_the_plan_of_the_prompt() -> None:
     plan = json.loads(agent("planner").example())
     assert plan.keys() == {"tasks"}
-    for source in (plan, plan["tasks"]):  # the list alone will do, too
+    for source in (plan, plan["tasks"]):  # a plain list is accepted too
         tasks = TaskList.parse(source)
         assert not tasks.problems
         assert [task.id for task in tasks.tasks] == ["1", "2"]
-        assert not any(task.metadata for task in tasks.tasks)  # no key that is not one of a task
+        assert not any(task.metadata for task in tasks.tasks)  # only keys of a task
 
 
-def test_the_review_in_the_prompt_is_one_that_ralph_reads() -> None:
+def test_ralph_reads_the_review_of_the_prompt() -> None:
     review = msgspec.json.decode(agent("reviewer").example(), type=Review)
     assert review.verdict == "request_changes"
     [finding] = review.findings
@@ -217,15 +218,18 @@ def test_the_review_in_the_prompt_is_one_that_ralph_reads() -> None:
         assert word in body
 
 
-def test_the_promise_is_spelled_as_ralph_spells_it_and_no_prompt_looks_like_another_one() -> None:
+def test_the_worker_knows_the_promise_and_no_role_contains_a_prompt_header() -> None:
     assert "`<promise>COMPLETE</promise>`" in agent("worker").body
     for name in RALPH:
         assert "The first line of the prompt, in square brackets, " in agent(name).body
-        assert "[atomic role=" not in agent(name).body  # a program that looks for it must find the prompt's own
+        # A program that searches for the header must find only the header of the prompt.
+        assert "[atomic role=" not in agent(name).body
 
 
 def test_each_skill_of_the_chain_reads_the_output_of_the_previous_one() -> None:
-    research, spec, tasks = "research/docs/<date>-<topic>.md", "specs/<date>-<topic>.md", "research/tasks.json"
+    research = "research/docs/<date>-<topic>.md"
+    spec = "specs/<date>-<topic>.md"
+    tasks = "research/tasks.json"
     assert f"`{research}`" in output_of("research-codebase")
     assert research in first_reads_of("create-spec")
     assert f"`{spec}`" in output_of("create-spec")
@@ -256,7 +260,7 @@ def test_research_names_sub_agents_that_exist_and_works_without_them() -> None:
 
 
 @pytest.mark.parametrize("which", FILES)
-def test_a_skill_or_agent_that_is_named_exists(which: str) -> None:
+def test_every_skill_and_agent_named_in_a_file_exists(which: str) -> None:
     words = set(re.findall(r"`((?:codebase|create|research|implement|explain)-[a-z-]+)`", Document(FILES[which]).body))
     assert words <= SKILLS | AGENTS
 
@@ -264,18 +268,19 @@ def test_a_skill_or_agent_that_is_named_exists(which: str) -> None:
 @pytest.mark.parametrize("which", ["agent worker", "agent fixer", "skill implement-feature", "agent debugger"])
 def test_unattended_roles_are_warned_of_typical_mistakes(which: str) -> None:
     forbidden = Document(FILES[which]).body.split("## Do not")[1]
-    assert re.search(r"(skip|loosen|weaken)", forbidden)  # tests until they pass
-    assert "Checked" in Document(FILES[which]).body  # what ran, and what it printed
+    assert re.search(r"(skip|loosen|weaken)", forbidden)  # no weaker tests
+    assert "Checked" in Document(FILES[which]).body  # commands and their output
     if which != "agent debugger":
-        assert "`git add -A`" in forbidden  # the files of others
+        assert "`git add -A`" in forbidden  # would add unrelated files
 
 
-def test_the_documentation_shows_all_of_them_correctly() -> None:
+def test_the_documentation_lists_all_skills_and_agents() -> None:
     text = (Path(__file__).parents[2] / "docs" / "skills.md").read_text()
     for name in SKILLS:
         assert f"### `/{name} {skill(name).hint}`" in text
     for name in AGENTS:
-        head, tools = agent(name).head, agent(name).tools
+        head = agent(name).head
+        tools = agent(name).tools
         assert re.search(
             rf"^\| `{name}` \|.*\| {', '.join(tools or ['all'])} \| {head['model']} \|$", text, re.MULTILINE
         )

@@ -1,4 +1,4 @@
-"""The built-in skills and agents on the real agents: each arrives with its prompt, its tools and its model."""
+"""Test that the built-in skills and agents reach real agents with prompt, tools and model."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tests.providers.conformance.suite import CACHE
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.ci]
 
-AT_ONCE = 3  # programs; starting them is what takes the time here
-# "opus" is a model to Claude Code; elsewhere the models of the family decide, and where there is none, the user's own.
+AT_ONCE = 3  # programs; starting them is slow
+# Claude Code has a model "opus". Other agents use a model of the family, or the user's own.
 MODELS = {
     "claude": {"opus": "opus", "sonnet": "sonnet", "haiku": "haiku"},
     "opencode": {"opus": "scripted-1", "sonnet": "scripted-1", "haiku": "scripted-haiku-4"},
     "copilot": {"opus": "scripted-1", "sonnet": "scripted-1", "haiku": "scripted-1"},
 }
-# Tools that each has and offers from the start; others it may hold back until the model looks for them.
+# Tools that every agent offers from the start; it may add others when the model searches.
 OFFERED = ("bash", "read", "write", "edit", "glob", "grep")
 ALL = (*OFFERED, "webfetch", "websearch", "task", "todo", "skill")
 
@@ -43,24 +43,26 @@ class Runs:
 
     def __init__(self, name: str, entities: EntityRegistry, server: ModelServer, folder: Path) -> None:
         self.provider: AgentProvider = require_provider(name)
-        self.entities, self._server, self._folder = entities, server, folder
+        self.entities = entities
+        self._server = server
+        self._folder = folder
 
     async def all(self) -> None:
-        places = asyncio.Semaphore(AT_ONCE)
+        slots = asyncio.Semaphore(AT_ONCE)
         bridge = Bridge(self.provider, entities=self.entities, cwd=self._folder)
         async with self.provider.open(SessionOptions(cwd=self._folder)), asyncio.TaskGroup() as group:
             for name in sorted(AGENT_NAMES):
-                group.create_task(self._agent(bridge, name, places))
+                group.create_task(self._agent(bridge, name, slots))
             for name in sorted(SKILL_NAMES):
-                group.create_task(self._skill(self.entities.require("skill", name), places))
+                group.create_task(self._skill(self.entities.require("skill", name), slots))
 
-    async def _agent(self, bridge: Bridge, name: str, places: asyncio.Semaphore) -> None:
-        async with places:
+    async def _agent(self, bridge: Bridge, name: str, slots: asyncio.Semaphore) -> None:
+        async with slots:
             result = await bridge.spawn(SubagentRequest(name, f"@@agent.{name}@@ Begin."))
         assert result.success, f"{name}: {result.error}"
 
-    async def _skill(self, skill: Entity, places: asyncio.Semaphore) -> None:
-        async with places:
+    async def _skill(self, skill: Entity, slots: asyncio.Semaphore) -> None:
+        async with slots:
             end = await one_turn(self.provider, skill, f"@@skill.{skill.name}@@ the parser", self._folder)
         assert end.reason is EndReason.DONE, f"{skill.name}: {end.error}"
 
@@ -95,8 +97,10 @@ def scripts() -> dict[str, Script]:
     ],
 )
 async def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Runs]:
-    name, folder = request.param, tmp_path_factory.mktemp(request.param)
-    home, work = folder / "home", folder / "work"
+    name = request.param
+    folder = tmp_path_factory.mktemp(name)
+    home = folder / "home"
+    work = folder / "work"
     for each in (home, work):
         each.mkdir()
     async with ModelServer(scripts(), toolless=tuple(scripts()), models=("scripted-1", "scripted-haiku-4")) as server:
@@ -104,13 +108,14 @@ async def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
             runs = Runs(name, EntityRegistry.load(project=work, user=home), server, work)
             await runs.all()
             yield runs
-    assert not server.other, f"the agent asked for more than a model: {server.other}"
+    assert not server.other, f"the agent sent other requests than model calls: {server.other}"
 
 
 @pytest.mark.parametrize("name", sorted(AGENT_NAMES))
 async def test_an_agent_arrives_with_its_prompt_tools_and_model(runs: Runs, name: str) -> None:
-    call, agent = runs.call("agent", name), runs.entities.require("agent", name)
-    assert squeezed(agent.prompt) in squeezed(call.system)
+    call = runs.call("agent", name)
+    agent = runs.entities.require("agent", name)
+    assert normalize_spaces(agent.prompt) in normalize_spaces(call.system)
     check_tools(call, agent, runs.provider.name)
     wanted = MODELS[runs.provider.name][agent.model or ""]
     assert wanted in call.model, f"{agent.model} became {call.model}"
@@ -118,28 +123,29 @@ async def test_an_agent_arrives_with_its_prompt_tools_and_model(runs: Runs, name
 
 @pytest.mark.parametrize("name", sorted(SKILL_NAMES))
 async def test_a_skill_arrives_as_the_prompt_with_its_arguments_and_tools(runs: Runs, name: str) -> None:
-    call, skill = runs.call("skill", name), runs.entities.require("skill", name)
-    assert squeezed(skill.expand(f"@@skill.{name}@@ the parser")) in squeezed(call.user_text)
+    call = runs.call("skill", name)
+    skill = runs.entities.require("skill", name)
+    assert normalize_spaces(skill.expand(f"@@skill.{name}@@ the parser")) in normalize_spaces(call.user_text)
     assert "$ARGUMENTS" not in call.user_text
     check_tools(call, skill, runs.provider.name)
 
 
 def check_tools(call: ModelCall, entity: Entity, provider: str) -> None:
-    """Check that only the named tools of those that all agents have are offered."""
+    """Check that the named tools are offered and other common tools are not."""
     named = ALL if entity.tools is None else entity.tools
     wanted = {tool for name in OFFERED if name in named for tool in spelled([name], provider)[:1]}
     if entity.tools is None and provider == "claude":
-        wanted -= {"Glob", "Grep"}  # with a shell Claude Code offers them only if they are asked for
+        wanted -= {"Glob", "Grep"}  # Claude Code omits them if it has a shell
     assert wanted <= set(call.tools)
     forbidden = {tool for name in ALL if name not in named for tool in spelled([name], provider)}
     assert not forbidden & set(call.tools)
 
 
-def squeezed(text: str) -> str:
+def normalize_spaces(text: str) -> str:
     return " ".join(text.split())
 
 
-# ---- the chain, on Claude Code
+# The chain of skills, on Claude Code
 
 RESEARCH = """---
 date: 2026-03-02
@@ -192,8 +198,9 @@ def find(pattern: str) -> Call:
 
 
 def chain_scripts(folder: Path) -> Mapping[str, Script]:
-    """Script a model that follows each skill: find and read the previous file, write its own."""
-    research, spec = folder / "research/docs/2026-03-02-greeting.md", folder / "specs/2026-03-02-greeting.md"
+    """Return scripts that follow each skill: read the previous file, write its own."""
+    research = folder / "research/docs/2026-03-02-greeting.md"
+    spec = folder / "specs/2026-03-02-greeting.md"
     tasks = folder / "research/tasks.json"
     return {
         "chain1": [
@@ -214,27 +221,30 @@ def chain_scripts(folder: Path) -> Mapping[str, Script]:
 def repository(folder: Path) -> Path:
     folder.mkdir()
     (folder / "greet.py").write_text("print('Hello')\n")
-    for words in (
+    for arguments in (
         ["init", "-q"],
         ["add", "."],
         ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "Greet"],
     ):
-        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+        subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
     return folder
 
 
 async def test_research_specification_and_tasks_work_as_a_chain(tmp_path: Path) -> None:
-    home, work = tmp_path / "home", repository(tmp_path / "work")
+    home = tmp_path / "home"
+    work = repository(tmp_path / "work")
     home.mkdir()
     async with ModelServer(chain_scripts(work)) as server:
         with environment(AGENTS["claude"].environment(server, home, CACHE), home):
-            entities, provider = EntityRegistry.load(project=work, user=home), require_provider("claude")
+            entities = EntityRegistry.load(project=work, user=home)
+            provider = require_provider("claude")
             for number, name in enumerate(["research-codebase", "create-spec", "create-feature-list"], 1):
-                skill, arguments = entities.require("skill", name), f"@@chain{number}@@ greeting"
+                skill = entities.require("skill", name)
+                arguments = f"@@chain{number}@@ greeting"
                 end = await one_turn(provider, skill, arguments, work, agents=entities.all("agent"))
                 assert end.reason is EndReason.DONE, f"{name}: {end.error}"
     [located] = [call for call in server.calls if call.script == "locate"]
-    assert squeezed(entities.require("agent", "codebase-locator").prompt) in squeezed(located.system)
+    assert normalize_spaces(entities.require("agent", "codebase-locator").prompt) in normalize_spaces(located.system)
     assert "haiku" in located.model
     assert {"Read", "Grep", "Glob"} <= set(located.tools)
     assert not {"Bash", "Write", "Edit"} & set(located.tools)

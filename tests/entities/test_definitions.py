@@ -1,4 +1,4 @@
-"""Name, aliases, description, hint and prompt of a file in each format."""
+"""Test name, aliases, description, hint and prompt of a file in each format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SKILLS = [
 
 
 @pytest.mark.parametrize("file", [*AGENTS, *COMMANDS, *SKILLS])
-def test_the_front_matter_names_it(tmp_path: Path, file: str) -> None:
+def test_the_front_matter_has_name_and_description(tmp_path: Path, file: str) -> None:
     entity = one(tmp_path, file, "---\nname: other\ndescription: Does it\n---\n\nThe text.\n\n")
     assert (entity.name, entity.description, entity.aliases) == ("other", "Does it", [])
     assert entity.prompt == "The text."
@@ -39,14 +39,14 @@ def test_agents_and_skills_need_front_matter(tmp_path: Path, file: str) -> None:
 
 
 @pytest.mark.parametrize("file", COMMANDS)
-def test_commands_need_none(tmp_path: Path, file: str) -> None:
+def test_commands_need_no_front_matter(tmp_path: Path, file: str) -> None:
     entity = one(tmp_path, file, "Fix $ARGUMENTS\n---\nnow")
     assert (entity.name, entity.description) == ("x", "Command: x")
     assert entity.prompt == "Fix $ARGUMENTS\n---\nnow"
 
 
 @pytest.mark.parametrize(("file", "label"), [(AGENTS[0], "Agent"), (COMMANDS[0], "Command"), (SKILLS[0], "Skill")])
-def test_a_missing_description_is_kind_and_name(tmp_path: Path, file: str, label: str) -> None:
+def test_the_default_description_is_kind_and_name(tmp_path: Path, file: str, label: str) -> None:
     assert one(tmp_path, file, "---\nmodel: opus\n---\n").description == f"{label}: x"
 
 
@@ -63,14 +63,14 @@ def test_a_missing_description_is_kind_and_name(tmp_path: Path, file: str, label
         ('".."', ".."),
     ],
 )
-def test_a_name_that_cannot_be_typed_is_a_title(tmp_path: Path, name: str, alias: str) -> None:
+def test_a_name_that_cannot_be_typed_becomes_an_alias(tmp_path: Path, name: str, alias: str) -> None:
     entity = one(tmp_path, AGENTS[0], f"---\nname: {name}\n---\nHi")
     assert (entity.name, entity.aliases) == ("x", [alias])
     assert load(tmp_path).find("agent", alias.upper()) == entity
 
 
 @pytest.mark.parametrize("name", ["y" * 64, "🚀", "été", "a:b", "A.b_c-1", "123"])
-def test_names_that_can_be_typed(tmp_path: Path, name: str) -> None:
+def test_a_name_that_can_be_typed_is_kept(tmp_path: Path, name: str) -> None:
     entity = one(tmp_path, COMMANDS[0], f"---\nname: {name}\n---\nHi")
     assert (entity.name, entity.aliases) == (name, [])
 
@@ -96,7 +96,7 @@ def test_a_file_with_an_invalid_name_needs_a_name_field(tmp_path: Path, file: st
         ("aliases:", []),
     ],
 )
-def test_aliases(tmp_path: Path, lines: str, aliases: list[str]) -> None:
+def test_aliases_are_a_list_or_separated_by_commas(tmp_path: Path, lines: str, aliases: list[str]) -> None:
     assert one(tmp_path, SKILLS[0], f"---\n{lines}\n---\nHi").aliases == aliases
 
 
@@ -113,7 +113,7 @@ def test_aliases(tmp_path: Path, lines: str, aliases: list[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("file", [AGENTS[1], AGENTS[2], SKILLS[0]])
-def test_hidden(tmp_path: Path, file: str, lines: str, hidden: bool) -> None:
+def test_an_entity_can_be_hidden_from_the_user(tmp_path: Path, file: str, lines: str, hidden: bool) -> None:
     assert one(tmp_path, file, f"---\n{lines}\n---\nHi").hidden is hidden
 
 
@@ -125,17 +125,17 @@ def test_entities_that_opencode_disables_are_skipped(tmp_path: Path, file: str) 
 
 
 @pytest.mark.parametrize("file", [*COMMANDS, SKILLS[0], AGENTS[2]])
-def test_argument_hints(tmp_path: Path, file: str) -> None:
+def test_an_argument_hint_is_read(tmp_path: Path, file: str) -> None:
     assert one(tmp_path, file, "---\nargument-hint: [file] [--all]\n---\nHi").argument_hint == "[file] [--all]"
 
 
 @pytest.mark.parametrize("file", [*COMMANDS, *SKILLS])
-def test_who_is_to_run_it(tmp_path: Path, file: str) -> None:
+def test_an_entity_can_name_the_agent_that_runs_it(tmp_path: Path, file: str) -> None:
     entity = one(tmp_path, file, "---\ndescription: x\nagent: writer\nsubtask: true\n---\nGo.")
     assert (entity.agent, entity.subtask) == ("writer", True)
 
 
-def test_claudes_word_for_a_session_of_its_own(tmp_path: Path) -> None:
+def test_the_context_fork_of_claude_is_a_subtask(tmp_path: Path) -> None:
     entity = one(tmp_path, ".claude/skills/x/SKILL.md", "---\ndescription: x\ncontext: fork\n---\nGo.")
     assert (entity.agent, entity.subtask) == (None, True)
 
@@ -147,13 +147,13 @@ def test_opencodes_json_names_the_agent_of_a_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['"a\\e[2Jb"', "a\x1b[2Jb", '"a\x1b[2Jb"'])
-def test_no_text_commands_the_terminal(tmp_path: Path, text: str) -> None:
+def test_control_characters_are_removed_from_descriptions_and_hints(tmp_path: Path, text: str) -> None:
     entity = one(tmp_path, COMMANDS[0], f"---\ndescription: {text}\nargument-hint: x\x9b[1my\n---\nHi")
     assert "\x1b" not in entity.description
     assert entity.argument_hint == "x [1my"
 
 
-def test_a_full_agent_of_each_tool(tmp_path: Path) -> None:
+def test_a_complete_agent_file_of_each_tool_is_read(tmp_path: Path) -> None:
     registry = load(
         tmp_path,
         {
@@ -164,14 +164,16 @@ def test_a_full_agent_of_each_tool(tmp_path: Path) -> None:
             "model: openai/gpt-5\npermission:\n  edit: deny\n  bash:\n    '*': ask\n    'git *': allow\n---\nYou plan.",
             ".github/agents/doc.agent.md": "---\nname: Doc Writer\ndescription: 'Writes docs'\n"
             "tools: ['read', 'edit/editFiles', 'ms-docs/*']\nmodel: ['Claude Sonnet 4.5', 'GPT-5']\n"
-            "handoffs:\n  - label: Next\n    agent: review\n    prompt: Go on\n    send: false\n---\nYou write.",
+            "handoffs:\n  - label: Next\n    agent: review\n    prompt: Continue\n    send: false\n---\nYou write.",
             ".github/prompts/fix.prompt.md": "---\nagent: 'agent'\ndescription: Fixes\ntools: [execute]\n---\n"
             "Fix ${input:what} in ${selection}",
         },
     )
     assert registry.diagnostics == []
-    review, plan = registry.require("agent", "review"), registry.require("agent", "plan")
-    doc, fix = registry.require("agent", "doc writer"), registry.require("command", "fix")
+    review = registry.require("agent", "review")
+    plan = registry.require("agent", "plan")
+    doc = registry.require("agent", "doc writer")
+    fix = registry.require("command", "fix")
     assert (review.description, review.tools, review.denied_tools) == ("Reviews.\nWell.", ["read", "grep"], ["write"])
     assert (plan.tools, plan.denied_tools, plan.model) == (None, ["edit", "write"], "inherit")
     assert (doc.name, doc.tools, doc.model) == ("doc", ["read", "edit", "ms-docs/*"], "sonnet")
@@ -199,12 +201,12 @@ def test_a_missing_prompt_file_is_an_error(tmp_path: Path) -> None:
         entity.expand("")
 
 
-def test_an_entity_is_what_nodes_and_providers_need(tmp_path: Path) -> None:
+def test_an_entity_fits_the_protocols_of_nodes_and_providers(tmp_path: Path) -> None:
     entity = Entity("agent", "x", prompt="p", tools=("bash",))
-    node_needs: EntityLike = entity
-    provider_needs: AgentLike = entity
+    for_nodes: EntityLike = entity
+    for_providers: AgentLike = entity
     registry: Entities = load(tmp_path)
-    assert (node_needs.expand("a"), provider_needs.tools) == ("p\n\nARGUMENTS: a", ["bash"])
+    assert (for_nodes.expand("a"), for_providers.tools) == ("p\n\nARGUMENTS: a", ["bash"])
     assert registry.require("skill", "COMMIT").name == "commit"
 
 
@@ -225,7 +227,7 @@ CONFIG = """{
 }"""
 
 
-def test_files_in_json_are_read_inside_the_project_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_named_in_json_are_read_only_inside_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "s3cret")
     (tmp_path / "secret.txt").write_text("secret")
     (tmp_path / "project").mkdir()
@@ -246,7 +248,7 @@ def test_files_in_json_are_read_inside_the_project_only(tmp_path: Path, monkeypa
     assert [entity.name for entity in own(registry) if entity.kind == "agent"] == ["a", "b", "m"]
 
 
-def test_the_users_json_reaches_its_own_folder_only(tmp_path: Path) -> None:
+def test_the_users_json_reads_files_only_from_its_own_folder(tmp_path: Path) -> None:
     config = '{"agent": {"in": {"prompt": "{file:./p.txt}"}, "out": {"prompt": "{file:~/p.txt}"}}}'
     registry = load(
         tmp_path,

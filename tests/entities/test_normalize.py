@@ -1,4 +1,4 @@
-"""Models and tools: every spelling of every provider becomes ours."""
+"""Test that models and tools in the spelling of any agent become Atomic's names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ providers = pytest.mark.parametrize("file", FILES.values(), ids=FILES.keys())
         ("color: red", None, None),
     ],
 )
-def test_models(tmp_path: Path, file: str, line: str, model: str | None, original: str | None) -> None:
+def test_a_model_becomes_its_family(
+    tmp_path: Path, file: str, line: str, model: str | None, original: str | None
+) -> None:
     entity = one(tmp_path, file, f"---\nname: x\n{line}\n---\nHi\n")
     assert (entity.model, entity.original_model) == (model, original)
 
@@ -82,7 +84,9 @@ def test_models(tmp_path: Path, file: str, line: str, model: str | None, origina
         ),
     ],
 )
-def test_tools(tmp_path: Path, file: str, lines: str, tools: list[str] | None, denied: list[str]) -> None:
+def test_tools_are_read_in_every_notation(
+    tmp_path: Path, file: str, lines: str, tools: list[str] | None, denied: list[str]
+) -> None:
     entity = one(tmp_path, file, f"---\nname: x\n{lines}\n---\nHi\n")
     assert (entity.tools, entity.denied_tools) == (tools, denied)
 
@@ -91,7 +95,7 @@ def test_tools(tmp_path: Path, file: str, lines: str, tools: list[str] | None, d
     ("lines", "denied"),
     [
         ("permission:\n  write: deny\n  edit: deny", ["write", "edit"]),
-        ("permission: {edit: deny}", ["edit", "write"]),  # OpenCode's `edit` is about every change
+        ("permission: {edit: deny}", ["edit", "write"]),  # OpenCode's `edit` covers every change
         ("permission: {bash: deny, edit: ask, webfetch: allow}", ["bash"]),
         ("permission: {bash: {'*': deny}, webfetch: deny}", ["bash", "webfetch"]),
         ("permission: {bash: {'*': ask, 'rm *': deny}}", []),
@@ -100,7 +104,7 @@ def test_tools(tmp_path: Path, file: str, lines: str, tools: list[str] | None, d
         ("tools: {write: false}\npermission: {bash: deny}", ["write", "bash"]),
     ],
 )
-def test_permissions_of_opencode(tmp_path: Path, lines: str, denied: list[str]) -> None:
+def test_permissions_of_opencode_deny_tools(tmp_path: Path, lines: str, denied: list[str]) -> None:
     entity = one(tmp_path, ".opencode/agent/x.md", f"---\n{lines}\n---\nHi\n")
     assert (entity.tools, entity.denied_tools) == (None, denied)
 
@@ -108,7 +112,7 @@ def test_permissions_of_opencode(tmp_path: Path, lines: str, denied: list[str]) 
 @pytest.mark.parametrize(
     ("lines", "left"), [("permission: deny", set[str]()), ("permission: {'*': deny, read: allow}", {"read"})]
 )
-def test_a_permission_that_denies_all_denies_every_tool(tmp_path: Path, lines: str, left: set[str]) -> None:
+def test_a_permission_can_deny_every_tool(tmp_path: Path, lines: str, left: set[str]) -> None:
     entity = one(tmp_path, ".opencode/agent/x.md", f"---\n{lines}\n---\nHi\n")
     known = {"write", "edit", "bash", "read", "glob", "grep", "webfetch", "websearch", "task", "todo"}
     assert entity.tools is None
@@ -133,7 +137,7 @@ def test_rules_for_some_files_or_commands_deny_no_tool(tmp_path: Path) -> None:
         ("['azure/deploy', 'githubRepo', 'web/fetch']", ["azure/deploy", "githubRepo", "webfetch"]),
     ],
 )
-def test_tools_of_copilot(tmp_path: Path, names: str, tools: list[str]) -> None:
+def test_tools_of_copilot_are_translated(tmp_path: Path, names: str, tools: list[str]) -> None:
     assert one(tmp_path, FILES["copilot"], f"---\ntools: {names}\n---\nHi\n").tools == tools
 
 
@@ -143,14 +147,16 @@ def test_commands_and_skills_use_allowed_tools(tmp_path: Path, file: str) -> Non
     assert (entity.tools, entity.denied_tools) == (["bash", "read"], ["write"])
 
 
-def test_the_same_fields_in_json(tmp_path: Path) -> None:
+def test_models_and_tools_are_read_from_json(tmp_path: Path) -> None:
     config = """{"agent": {
       "a": {"tools": {"bash": true, "write": false}, "model": "anthropic/claude-sonnet-4-5"},
       "b": {"tools": {"write": false, "edit": false}, "permission": {"bash": {"*": "deny"}}, "hidden": true},
       "c": {"disable": true}
     }, "command": {"d": {"template": "x", "model": "openai/gpt-5", "subtask": true, "agent": "a"}}}"""
     registry = load(tmp_path, {"opencode.json": config})
-    a, b, d = registry.require("agent", "a"), registry.require("agent", "b"), registry.require("command", "d")
+    a = registry.require("agent", "a")
+    b = registry.require("agent", "b")
+    d = registry.require("command", "d")
     assert (a.tools, a.model, a.original_model) == (["bash"], "sonnet", "anthropic/claude-sonnet-4-5")
     assert (b.tools, b.denied_tools, b.hidden) == (None, ["write", "edit", "bash"], True)
     assert (d.model, d.original_model) == ("inherit", "openai/gpt-5")

@@ -1,4 +1,4 @@
-"""Arguments replace placeholders once and are not expanded again."""
+"""Test placeholders: arguments replace them once and are not expanded again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.entities.files import load
 
 
 def expand(prompt: str, arguments: str, provider: str = "atomic") -> str:
-    return Entity("command", "x", prompt=prompt, source=Source(provider, "project", "x.md")).expand(arguments)  # pyright: ignore[reportArgumentType]  # plain words will do
+    return Entity("command", "x", prompt=prompt, source=Source(provider, "project", "x.md")).expand(arguments)  # pyright: ignore[reportArgumentType]  # strings instead of enums
 
 
 @pytest.mark.parametrize(
@@ -36,35 +36,35 @@ def expand(prompt: str, arguments: str, provider: str = "atomic") -> str:
         ("It costs $0.", "x", "It costs $0.\n\nARGUMENTS: x"),
         ("", "x", "ARGUMENTS: x"),
         ("See @src/a.py and !`git status` $1", "x", "See @src/a.py and !`git status` x"),
-        # What was typed is not expanded again.
+        # Arguments are not expanded again.
         ("Do $ARGUMENTS", "$1 $ARGUMENTS", "Do $1 $ARGUMENTS"),
         ("<$1> <$2>", "$2 b", "<$2> <b>"),
         ("Do it", "$ARGUMENTS \\1 \\g<0>", "Do it\n\nARGUMENTS: $ARGUMENTS \\1 \\g<0>"),
         ("<$1>", "'\\\\1'", "<\\\\1>"),
     ],
 )
-def test_placeholders(prompt: str, arguments: str, text: str) -> None:
+def test_placeholders_are_replaced_by_arguments(prompt: str, arguments: str, text: str) -> None:
     assert expand(prompt, arguments) == text
 
 
 @pytest.mark.parametrize("provider", ["atomic", "opencode", "copilot"])
-def test_all_but_claude_count_from_one(provider: str) -> None:
+def test_other_agents_count_arguments_from_one(provider: str) -> None:
     assert expand("<$0,$1,$2> $ARGUMENTS[0]", "a b c d", provider) == "<$0,a,b> a"
 
 
-def test_claude_counts_from_zero() -> None:
+def test_claude_counts_arguments_from_zero() -> None:
     assert expand("<$1,$2>", "a b c d", "claude") == "<b,c>"
     assert expand("<$0> <$3> <$4> $ARGUMENTS[0]", "a b c d", "claude") == "<a> <d> <> a"
     assert expand("$0 $10", "", "claude") == " $10"
 
 
 @given(st.text(st.sampled_from("$ARGUMENTS10[]'\" \\ab")), st.sampled_from(["$ARGUMENTS", "<$1>", "text"]))
-def test_typed_text_arrives_as_it_was_typed(typed: str, prompt: str) -> None:
+def test_arguments_are_inserted_unchanged(typed: str, prompt: str) -> None:
     text = expand(f"{prompt} $ARGUMENTS", typed)
     assert text.endswith(typed if typed.strip() else "[no arguments provided]")
 
 
-def test_a_skill_with_more_files_names_its_folder(tmp_path: Path) -> None:
+def test_the_prompt_of_a_skill_with_more_files_names_its_folder(tmp_path: Path) -> None:
     head = "---\ndescription: x\n---\nDo $1.\n"
     registry = load(
         tmp_path,

@@ -1,4 +1,4 @@
-"""Precedence of definitions, search, and changes of files."""
+"""Test precedence of definitions, search, and changes of files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_load_order_never_decides_which_definition_wins(entities: list[Entity]) 
 
 
 @given(st.permutations(DEFINITIONS), st.integers(1, len(DEFINITIONS)))
-def test_removing_the_winner_uncovers_the_next(entities: list[Entity], number: int) -> None:
+def test_the_next_definition_wins_when_the_winner_is_removed(entities: list[Entity], number: int) -> None:
     some = entities[:number]
     left = [entity for entity in DEFINITIONS if entity in some]
     while left:
@@ -42,7 +42,7 @@ def test_removing_the_winner_uncovers_the_next(entities: list[Entity], number: i
 
 
 @given(st.permutations([Entity("skill", "x", text, source=Source()) for text in "abcd"]))
-def test_not_even_two_in_one_file_depend_on_the_order(entities: list[Entity]) -> None:
+def test_load_order_does_not_matter_within_one_file(entities: list[Entity]) -> None:
     assert EntityRegistry(entities).require("skill", "x").description == "a"
 
 
@@ -63,7 +63,7 @@ FILES = {
 
 @settings(max_examples=25)
 @given(st.permutations(sorted(FILES)).flatmap(lambda files: st.integers(1, len(files)).map(lambda n: files[:n])))
-def test_files_on_the_disk_win_in_the_same_order(
+def test_files_on_disk_have_the_same_precedence(
     tmp_path_factory: pytest.TempPathFactory, files: list[tuple[str, str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("disk")
@@ -78,7 +78,7 @@ def test_files_on_the_disk_win_in_the_same_order(
     assert registry.find("command", "x") is None
 
 
-def test_a_project_beats_the_package_only_if_it_is_trusted(tmp_path: Path) -> None:
+def test_only_a_trusted_project_overrides_a_built_in_name(tmp_path: Path) -> None:
     files = {".github/skills/Commit/SKILL.md": "---\ndescription: ours\n---\nHi"}
     registry = load(tmp_path, files)
     assert registry.require("skill", "commit").source.location == "builtin"
@@ -91,7 +91,7 @@ def test_a_project_beats_the_package_only_if_it_is_trusted(tmp_path: Path) -> No
     assert registry.find("skill", "ci") is None, "a losing entity's aliases lose too"
 
 
-def test_a_project_that_becomes_trusted_counts_after_a_refresh(tmp_path: Path) -> None:
+def test_trust_takes_effect_after_a_refresh(tmp_path: Path) -> None:
     load(tmp_path, {".github/skills/Commit/SKILL.md": "---\ndescription: ours\n---\nHi"})
     approved = False
     registry = EntityRegistry.load(tmp_path / "project", tmp_path / "home", is_trusted=lambda: approved)
@@ -106,7 +106,7 @@ def test_a_project_that_becomes_trusted_counts_after_a_refresh(tmp_path: Path) -
     assert registry.require("skill", "commit").source.location == "builtin"
 
 
-def test_a_name_beats_an_alias_and_the_better_source_the_other() -> None:
+def test_a_name_wins_over_an_alias_and_then_the_better_source() -> None:
     first = Entity("skill", "a", aliases=["b", "Q"], source=Source(Provider.ATOMIC))
     second = Entity("skill", "b", aliases=["q", "r"], source=Source(Provider.COPILOT, Location.USER))
     for entities in ([first, second], [second, first]):
@@ -116,7 +116,7 @@ def test_a_name_beats_an_alias_and_the_better_source_the_other() -> None:
         assert registry.find("skill", "R") is second
 
 
-def test_kinds_do_not_mix() -> None:
+def test_each_kind_has_its_own_names() -> None:
     registry = EntityRegistry([Entity("agent", "x"), Entity("command", "x", argument_hint="[c]")])
     assert registry.find("skill", "x") is None
     assert [entity.kind for entity in registry.all()] == ["command", "agent"]
@@ -126,7 +126,7 @@ def test_kinds_do_not_mix() -> None:
         registry.find("skil", "x")
 
 
-def test_an_unknown_name_gets_the_nearest() -> None:
+def test_the_error_for_an_unknown_name_suggests_the_nearest() -> None:
     registry = EntityRegistry([Entity("skill", "commit", aliases=["ci"]), Entity("agent", "comit")])
     with pytest.raises(EntityNotFoundError) as caught:
         registry.require("skill", "comit")
@@ -136,7 +136,7 @@ def test_an_unknown_name_gets_the_nearest() -> None:
     assert str(caught.value) == 'Command not found: "zzz"'
 
 
-def test_a_composed_letter_is_the_same_letter() -> None:
+def test_names_are_compared_after_unicode_normalization() -> None:
     assert EntityRegistry([Entity("skill", "e\u0301te\u0301")]).find("skill", "ÉTÉ")
 
 
@@ -156,12 +156,12 @@ def test_search_is_exact_then_prefix_then_fuzzy() -> None:
     assert found("c")[0] == "c"
 
 
-def test_search_knows_aliases() -> None:
+def test_search_finds_aliases() -> None:
     registry = EntityRegistry([Entity("skill", "commit", aliases=["ci"]), Entity("skill", "circle")])
     assert [entity.name for entity in registry.search("skill", "ci")] == ["commit", "circle"]
 
 
-def test_registered_entities_stay(tmp_path: Path) -> None:
+def test_registered_entities_survive_a_refresh(tmp_path: Path) -> None:
     registry = load(tmp_path, {".claude/commands/x.md": "file"})
     registry.register(Entity("command", "x", prompt="registered"))
     registry.register(Entity("command", "low", source=Source(Provider.COPILOT, Location.BUILTIN)))
@@ -173,7 +173,7 @@ def test_registered_entities_stay(tmp_path: Path) -> None:
     assert len(registry.definitions("command", "x")) == 2
 
 
-def test_numbers_are_logged_for_each_provider(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_entities_of_each_provider_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     head = "---\ndescription: d\n---\n"
     files = {f".claude/skills/s{i}/SKILL.md": head for i in range(5)} | {
         f".claude/agents/a{i}.md": head for i in range(7)
@@ -200,7 +200,7 @@ def test_changes_are_noticed_without_a_restart(tmp_path: Path) -> None:
     touch(project / ".claude/commands/x.md", "two", 1)
     assert registry.refresh()
     assert registry.require("command", "x").prompt == "two"
-    assert registry.require("skill", "commit") is kept, "only what changed is parsed again"
+    assert registry.require("skill", "commit") is kept, "only changed files are parsed again"
     touch(project / ".claude/commands/bad.md", "good now", 2)
     assert registry.refresh()
     assert registry.require("command", "bad").prompt == "good now"
@@ -221,11 +221,11 @@ def test_changes_are_noticed_without_a_restart(tmp_path: Path) -> None:
     assert not registry.refresh()
 
 
-def test_a_thousand_files_are_loaded_and_none_has_changed(tmp_path: Path) -> None:
+def test_a_thousand_files_are_loaded_and_unchanged(tmp_path: Path) -> None:
     """Load many entities; `make bench` limits the time."""
-    head = "---\nname: {}\ndescription: Reviews what has changed\ntools: Read, Grep, Bash(git:*)\nmodel: sonnet\n---\n"
-    places = (".claude/agents/{}.md", ".opencode/agent/{}.md", ".github/agents/{}.agent.md", ".atomic/agents/{}.md")
-    files = {places[i % 4].format(f"a{i}"): head.format(f"a{i}") + "Prompt\n" * 300 for i in range(1000)}
+    head = "---\nname: {}\ndescription: Reviews recent changes\ntools: Read, Grep, Bash(git:*)\nmodel: sonnet\n---\n"
+    paths = (".claude/agents/{}.md", ".opencode/agent/{}.md", ".github/agents/{}.agent.md", ".atomic/agents/{}.md")
+    files = {paths[i % 4].format(f"a{i}"): head.format(f"a{i}") + "Prompt\n" * 300 for i in range(1000)}
     registry = load(tmp_path, files)
     assert len(own(registry)) == 1000
     assert not registry.refresh()

@@ -1,4 +1,4 @@
-"""MCP servers for tests: a program controlled by its arguments, and two at addresses."""
+"""MCP servers for tests: a program with faults chosen by its argument, and two over HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 
 def answer(message: Json, tools: list[str], page: int = 2) -> Json | None:
-    """Return the answer of a server with these tools, whose list has pages."""
+    """Return the answer of a server that lists its tools in pages."""
     if "id" not in message or "method" not in message:
         return None
     result: Json = {}
@@ -32,7 +32,7 @@ def answer(message: Json, tools: list[str], page: int = 2) -> Json | None:
 
 
 class Seen:
-    """The requests that a server at an address received."""
+    """The address of a server and the requests that it received."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -41,7 +41,7 @@ class Seen:
 
 @contextmanager
 def over_http(tools: list[str], *, as_events: bool = False, status: int = 200) -> Generator[Seen]:
-    """Serve streamable HTTP; answer with events if asked to, each after a request of its own."""
+    """Serve streamable HTTP; with `as_events`, answer with events and a request of its own."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -77,13 +77,13 @@ def over_http(tools: list[str], *, as_events: bool = False, status: int = 200) -
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with _serving(Handler) as url:
+    with _serve(Handler) as url:
         seen = Seen(url)
         yield seen
 
 
 @contextmanager
-def over_events(tools: list[str], *, place: str = "/say") -> Generator[Seen]:
+def over_events(tools: list[str], *, endpoint: str = "/messages") -> Generator[Seen]:
     """Serve the older HTTP with events: one stream, whose first event names the address."""
     answers: queue.Queue[Json | None] = queue.Queue()
 
@@ -92,25 +92,26 @@ def over_events(tools: list[str], *, place: str = "/say") -> Generator[Seen]:
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
-            self.wfile.write(f"event: endpoint\ndata: {place}\n\n".encode())
+            self.wfile.write(f"event: endpoint\ndata: {endpoint}\n\n".encode())
             while (reply := answers.get(timeout=20)) is not None:
                 self.wfile.write(f"event: message\ndata: {json.dumps(reply)}\n\n".encode())
 
         def do_POST(self) -> None:
             message = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            is_place = self.path == place
-            if is_place:
+            is_endpoint = self.path == endpoint
+            if is_endpoint:
                 seen.requests.append(("POST", {name.lower(): value for name, value in self.headers.items()}, message))
-                if (reply := answer(message, tools)) is not None:
+                reply = answer(message, tools)
+                if reply is not None:
                     answers.put(reply)
-            self.send_response(202 if is_place else 405)
+            self.send_response(202 if is_endpoint else 405)
             self.send_header("content-length", "0")
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with _serving(Handler) as url:
+    with _serve(Handler) as url:
         seen = Seen(url)
         try:
             yield seen
@@ -119,7 +120,7 @@ def over_events(tools: list[str], *, place: str = "/say") -> Generator[Seen]:
 
 
 @contextmanager
-def _serving(handler: type[BaseHTTPRequestHandler]) -> Generator[str]:
+def _serve(handler: type[BaseHTTPRequestHandler]) -> Generator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -132,13 +133,14 @@ def _serving(handler: type[BaseHTTPRequestHandler]) -> Generator[str]:
         server.server_close()
 
 
-def main(how: str) -> None:
-    """Run as a program: `good`, or bad in the way that its argument names."""
-    match how:
+def main(behaviour: str) -> None:
+    """Run as a program: `good`, or with the fault that the argument names."""
+    match behaviour:
         case "good":
             for line in sys.stdin:
                 print(json.dumps({"jsonrpc": "2.0", "id": "q", "method": "roots/list"}), flush=True)
-                if (reply := answer(json.loads(line), ["one", "two", "three"])) is not None:
+                reply = answer(json.loads(line), ["one", "two", "three"])
+                if reply is not None:
                     print(json.dumps(reply), flush=True)
         case "garbage":
             print("Server listening...", flush=True)
@@ -154,16 +156,17 @@ def main(how: str) -> None:
         case "silent":
             sys.stdin.read()
         case "refusing":
-            asked = json.loads(sys.stdin.readline())
+            request = json.loads(sys.stdin.readline())
             error = {"code": -1, "message": "not\ntoday"}
-            print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}), flush=True)
+            print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)
         case "nameless":
             for line in sys.stdin:
-                if (reply := answer(json.loads(line), ["one"])) is not None:
+                reply = answer(json.loads(line), ["one"])
+                if reply is not None:
                     reply["result"]["tools"] = [{"title": "no name"}]
                     print(json.dumps(reply), flush=True)
         case _:
-            print(f"cannot log in with {how}", file=sys.stderr)
+            print(f"cannot log in with {behaviour}", file=sys.stderr)
             sys.exit(3)
 
 

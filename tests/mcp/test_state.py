@@ -1,4 +1,4 @@
-"""Servers that the user switches on and off in Atomic."""
+"""Test servers that the user enables and disables in Atomic."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def enabled_in(project: Path) -> dict[str, bool]:
 
 
 def test_the_users_choice_overrides_the_file_in_one_project(tmp_path: Path) -> None:
-    here, there = project_in(tmp_path / "here"), project_in(tmp_path / "there")
+    here = project_in(tmp_path / "here")
+    there = project_in(tmp_path / "there")
     before = (here / ".mcp.json").read_text()
     set_enabled("on", False, project=here)
     set_enabled("off", True, project=here)
@@ -49,7 +50,7 @@ def test_the_users_choice_overrides_the_file_in_one_project(tmp_path: Path) -> N
     assert (here / ".mcp.json").read_text() == before
 
 
-def test_the_current_project_is_meant_unless_one_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_the_current_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = project_in(tmp_path / "here")
     (here / "deep").mkdir()
     monkeypatch.chdir(here / "deep")
@@ -57,14 +58,14 @@ def test_the_current_project_is_meant_unless_one_is_given(tmp_path: Path, monkey
     assert enabled_in(here)["on"] is False
 
 
-def test_a_project_is_known_by_its_real_path(tmp_path: Path) -> None:
+def test_a_project_is_identified_by_its_real_path(tmp_path: Path) -> None:
     here = project_in(tmp_path / "here")
     (tmp_path / "link").symlink_to(here)
     set_enabled("on", False, project=tmp_path / "link")
     assert enabled_in(here)["on"] is False
 
 
-def test_it_is_kept_in_the_users_folder_for_the_user_alone(
+def test_the_state_is_a_private_file_in_the_users_folder(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = project_in(tmp_path / "here")
@@ -91,7 +92,7 @@ def test_a_damaged_state_is_reported_and_not_overwritten(content: str, tmp_path:
     assert file.read_text() == content
 
 
-def test_processes_that_switch_at_the_same_time_lose_nothing(tmp_path: Path, home: Path) -> None:
+def test_parallel_changes_of_several_processes_are_all_saved(tmp_path: Path, home: Path) -> None:
     here = project_in(tmp_path / "here")
     program = (
         "import sys\nfrom pathlib import Path\nfrom atomic.mcp import set_enabled\n"

@@ -1,4 +1,4 @@
-"""Each word of a script over the wire, in each protocol."""
+"""Test every element of a script over the wire, in each protocol."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def post(http: httpx2.AsyncClient, protocol: Protocol, prompt: str, **options: A
 
 
 async def raw_bytes(server: ModelServer, protocol: Protocol, prompt: str, *, stream: bool) -> tuple[list[bytes], bool]:
-    """Give the pieces of the body as they arrive, and whether it was complete."""
+    """Return the pieces of the body as they arrive, and whether it was complete."""
     pieces: list[bytes] = []
     async with client(server) as http, post(http, protocol, prompt, stream=stream) as response:
         try:
@@ -67,7 +67,7 @@ async def test_text_thinking_and_a_tool_call_arrive(protocol: Protocol, stream: 
 
 @each_protocol
 @streamed_or_whole
-async def test_two_calls_in_one_turn_stay_apart(protocol: Protocol, stream: bool) -> None:
+async def test_two_calls_in_one_turn_stay_separate(protocol: Protocol, stream: bool) -> None:
     async with ModelServer({"go": [[Call("a", {"long": "x" * 500}), Call("b", {})]]}) as server:
         answer = await ask(server, protocol, "@@go@@", stream=stream)
     assert answer.calls == [("a", {"long": "x" * 500}), ("b", {})]
@@ -104,7 +104,7 @@ async def test_tokens_are_counted_as_in_the_protocol(protocol: Protocol, stream:
 
 
 @streamed_or_whole
-async def test_an_answer_has_the_reason_of_its_end(stream: bool) -> None:
+async def test_an_answer_has_a_stop_reason(stream: bool) -> None:
     scripts: dict[str, Script] = {
         "done": "Done.",
         "call": Call("write"),
@@ -131,7 +131,7 @@ async def test_an_answer_of_8_mb_arrives_whole(protocol: Protocol) -> None:
 
 
 @each_protocol
-async def test_the_turn_follows_from_the_conversation_alone(protocol: Protocol) -> None:
+async def test_only_the_conversation_decides_the_turn(protocol: Protocol) -> None:
     script = [Call("write"), Call("write"), "Done: {{tool_result}} by {{model}}"]
     async with ModelServer({"go": script}) as server:
         late = await ask(server, protocol, "@@go@@", results=["one", "two"])
@@ -143,7 +143,7 @@ async def test_the_turn_follows_from_the_conversation_alone(protocol: Protocol) 
     assert [call.turn for call in server.calls] == [2, 0, 3]
 
 
-async def test_the_newest_marker_counts_and_its_turns_begin_with_it() -> None:
+async def test_the_newest_marker_selects_the_script_and_starts_its_turns() -> None:
     messages = [
         {"role": "user", "content": "@@old@@"},
         {"role": "assistant", "content": "old answer"},
@@ -175,7 +175,7 @@ async def test_a_prompt_with_an_unknown_script_gets_an_explanation() -> None:
     assert misspelt.text == 'there is no script "helo" (did you mean "hello"?)'
 
 
-async def test_a_prompt_without_a_marker_can_be_named_by_its_words() -> None:
+async def test_a_function_can_select_the_script_of_a_prompt_without_a_marker() -> None:
     def named(text: str) -> str | None:
         return "work" if text.startswith("[atomic role=worker") else None
 
@@ -187,7 +187,7 @@ async def test_a_prompt_without_a_marker_can_be_named_by_its_words() -> None:
 
 
 @each_protocol
-async def test_of_several_tools_the_first_that_is_offered_is_called(protocol: Protocol) -> None:
+async def test_a_call_with_several_tools_uses_the_first_available_one(protocol: Protocol) -> None:
     scripts: dict[str, Script] = {
         "names": Call(["Agent", "Task", "task"], {"prompt": "go"}),
         "inputs": Call({"Write": {"file_path": "a"}, "create": {"path": "a"}}),
@@ -202,10 +202,11 @@ async def test_an_input_can_quote_a_tool_result() -> None:
     script = ["", Call("write", {"list": [{"text": "<{{tool_result}}>"}], "n": 1})]
     async with ModelServer({"go": script}) as server:
         answer = await ask(server, Protocol.OPENAI_CHAT, "@@go@@", results=["{{model}}"])
-    assert answer.calls == [("write", {"list": [{"text": "<{{model}}>"}], "n": 1})]  # what is quoted is not filled in
+    # A placeholder in the quoted result is not expanded.
+    assert answer.calls == [("write", {"list": [{"text": "<{{model}}>"}], "n": 1})]
 
 
-async def test_many_at_once_do_not_disturb_each_other() -> None:
+async def test_parallel_requests_do_not_affect_each_other() -> None:
     script = [[Pause(0.01 * n), f"turn {n}: {{{{tool_result}}}}"] for n in range(5)]
     async with ModelServer({"go": script}) as server:
         wanted = [(protocol, steps) for protocol in Protocol for steps in range(5) for _ in range(3)]
@@ -217,7 +218,7 @@ async def test_many_at_once_do_not_disturb_each_other() -> None:
 
 @each_protocol
 @streamed_or_whole
-async def test_a_pause_at_the_beginning_comes_before_the_first_byte(protocol: Protocol, stream: bool) -> None:
+async def test_a_pause_at_the_beginning_delays_the_first_byte(protocol: Protocol, stream: bool) -> None:
     async with ModelServer({"go": [[Pause(LIMIT), "Hello."]]}) as server:
         async with httpx2.AsyncClient(base_url=server.url, timeout=0.3, trust_env=False) as http:
             with pytest.raises(httpx2.ReadTimeout):
@@ -227,7 +228,7 @@ async def test_a_pause_at_the_beginning_comes_before_the_first_byte(protocol: Pr
 
 
 @each_protocol
-async def test_drops_come_one_by_one_and_a_client_that_hangs_up_is_noticed(protocol: Protocol) -> None:
+async def test_a_drip_sends_words_one_by_one_until_the_client_disconnects(protocol: Protocol) -> None:
     async with ModelServer({"go": Drip("w", times=1000, every=0.02)}) as server:
         started = time.monotonic()
         async with client(server) as http, post(http, protocol, "@@go@@") as response:
@@ -243,7 +244,7 @@ async def test_drops_come_one_by_one_and_a_client_that_hangs_up_is_noticed(proto
     assert call.state is CallState.CLIENT_CLOSED
 
 
-async def test_a_drip_has_an_end() -> None:
+async def test_a_drip_ends_after_its_words() -> None:
     async with ModelServer({"go": Drip("w", times=3, every=0)}) as server:
         assert (await ask(server, Protocol.ANTHROPIC, "@@go@@", stream=False)).text == "w1 w2 w3 "
 
@@ -278,7 +279,7 @@ async def test_a_failure_can_name_its_own_type() -> None:
 
 
 @each_protocol
-async def test_a_failure_can_pass_after_some_times(protocol: Protocol) -> None:
+async def test_a_failure_can_end_after_some_attempts(protocol: Protocol) -> None:
     turn = [Fail(429, times=2), Fail(529, times=1), "At last."]
     async with ModelServer({"go": ["", turn]}) as server:
         tries = [await ask(server, protocol, "@@go@@ one", results=["r"]) for _ in range(4)]
@@ -299,15 +300,14 @@ async def test_a_failure_after_some_text_is_an_event_of_the_stream(protocol: Pro
 
 @each_protocol
 @streamed_or_whole
-async def test_a_stalled_answer_begins_and_stays_open_until_the_client_hangs_up(
-    protocol: Protocol, stream: bool
-) -> None:
+async def test_a_stalled_answer_stays_open_until_the_client_disconnects(protocol: Protocol, stream: bool) -> None:
     async with (
         ModelServer({"go": [["Some text", Stall(), "never"]]}) as server,
         client(server) as http,
         post(http, protocol, "@@go@@", stream=stream) as response,
     ):
-        pieces, first = response.aiter_raw(), b""
+        pieces = response.aiter_raw()
+        first = b""
         while (b"Some text" if stream else b"{") not in first:
             first += await anext(pieces)
         await server.wait_for(lambda call: call.state is CallState.STALLED)
@@ -374,14 +374,14 @@ async def test_half_a_character_is_sent_before_the_rest(protocol: Protocol, stre
 
 @each_protocol
 @streamed_or_whole
-async def test_half_a_character_can_be_the_end(protocol: Protocol, stream: bool) -> None:
+async def test_an_answer_can_end_with_half_a_character(protocol: Protocol, stream: bool) -> None:
     async with ModelServer({"go": [["before ", HalfCharacter(cut=True), " after"]]}) as server:
         pieces, is_complete = await raw_bytes(server, protocol, "@@go@@", stream=stream)
     assert not is_complete
     assert b"".join(pieces).endswith("€".encode()[:1])
 
 
-async def test_a_bug_of_a_script_does_not_stay_hidden() -> None:
+async def test_an_error_in_a_script_is_raised_when_the_server_closes() -> None:
     server = await ModelServer({"go": Call("write", {"no json": object()})}).__aenter__()
     with pytest.raises(httpx2.RemoteProtocolError):
         await ask(server, Protocol.ANTHROPIC, "@@go@@")
@@ -390,7 +390,7 @@ async def test_a_bug_of_a_script_does_not_stay_hidden() -> None:
     assert failed.group_contains(TypeError)
 
 
-def test_a_script_that_cannot_be_is_refused() -> None:
+def test_an_invalid_script_is_refused() -> None:
     with pytest.raises(ScriptNameError, match='"two words"'):
         ModelServer({"two words": "Hello."})
     for wrong in (lambda: Fail(200), lambda: Cut(-1), lambda: HalfCharacter("x"), lambda: HalfCharacter("üü")):

@@ -1,4 +1,4 @@
-"""What a model server notes, how it is talked to, and that nothing of it is left."""
+"""Test the calls that a model server records, its HTTP, and that it leaves no resources."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ each_protocol = pytest.mark.parametrize("protocol", list(Protocol))
 
 
 @each_protocol
-async def test_a_call_is_noted_with_all_that_a_test_asks(protocol: Protocol) -> None:
+async def test_a_call_is_recorded_with_its_request_and_state(protocol: Protocol) -> None:
     async with ModelServer({"go": ["", "Done."]}) as server, client(server) as http:
-        body = request_body(protocol, "@@go@@ please", results=["it said ü"], tools=["a", "b"], system="Be brief.")
+        body = request_body(protocol, "@@go@@ please", results=["it printed ü"], tools=["a", "b"], system="Be brief.")
         await http.post(PATHS[protocol] + "?beta=true", json=body, headers={"X-Api-Key": "secret"})
     [call] = server.calls
     assert (call.protocol, call.path, call.model, call.stream) == (protocol, PATHS[protocol], "scripted-1", True)
     assert (call.tools, call.system, call.user_text) == (("a", "b"), "Be brief.", "@@go@@ please")
-    assert (call.tool_result, call.script, call.turn) == ("it said ü", "go", 1)
+    assert (call.tool_result, call.script, call.turn) == ("it printed ü", "go", 1)
     assert (call.headers["x-api-key"], call.body, call.state) == ("secret", body, CallState.ANSWERED)
     assert str(call) == f"go[1] answered ({protocol}, scripted-1)"
 
@@ -77,7 +77,7 @@ async def test_other_requests_are_listed_separately() -> None:
     assert not server.calls
 
 
-async def test_a_test_can_wait_for_a_call_and_is_told_what_came_instead() -> None:
+async def test_waiting_for_a_missing_call_reports_the_calls_that_came() -> None:
     async with ModelServer({"go": "Hello.", "late": [[Pause(0.1), "Hello."]]}) as server:
         waiting = asyncio.create_task(server.wait_for(lambda call: call.script == "late"))
         await asyncio.gather(ask(server, Protocol.ANTHROPIC, "@@late@@"), ask(server, Protocol.OPENAI_CHAT, "@@go@@"))
@@ -86,7 +86,7 @@ async def test_a_test_can_wait_for_a_call_and_is_told_what_came_instead() -> Non
             await server.wait_for(lambda call: call.script == "never", timeout=0.05)
 
 
-async def test_a_connection_is_used_again_and_bodies_come_in_every_dress() -> None:
+async def test_a_connection_is_reused_for_plain_chunked_and_compressed_bodies() -> None:
     body = json.dumps(request_body(Protocol.OPENAI_CHAT, "@@go@@ " + "x" * 2_000_000)).encode()
 
     async def in_chunks() -> AsyncIterator[bytes]:
@@ -112,7 +112,7 @@ async def test_a_connection_is_used_again_and_bodies_come_in_every_dress() -> No
 
 
 @pytest.mark.parametrize(
-    "rubbish",
+    "invalid",
     [
         b"rubbish\r\n\r\n",
         b"POST /v1/messages HTTP/1.1\r\ncontent-length: many\r\n\r\n",
@@ -121,10 +121,10 @@ async def test_a_connection_is_used_again_and_bodies_come_in_every_dress() -> No
         b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-async def test_rubbish_is_refused_and_noted(rubbish: bytes) -> None:
+async def test_an_invalid_request_is_refused_and_recorded(invalid: bytes) -> None:
     async with ModelServer() as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
-        writer.write(rubbish)
+        writer.write(invalid)
         async with asyncio.timeout(LIMIT):
             answer = await reader.read()
         writer.close()
@@ -133,7 +133,7 @@ async def test_rubbish_is_refused_and_noted(rubbish: bytes) -> None:
     assert len(server.other) == 1
 
 
-async def test_a_client_that_goes_in_the_middle_of_its_request_harms_nobody() -> None:
+async def test_a_client_that_disconnects_during_its_request_does_not_affect_others() -> None:
     async with ModelServer({"go": "Hello."}) as server:
         _, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
         writer.write(b"POST /v1/messages HTTP/1.1\r\ncontent-length: 100\r\n\r\nhalf")
@@ -143,7 +143,7 @@ async def test_a_client_that_goes_in_the_middle_of_its_request_harms_nobody() ->
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
-async def test_it_listens_on_loopback_only() -> None:
+async def test_the_server_listens_only_on_loopback() -> None:
     async with ModelServer() as server:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", int(server.url.rpartition(":")[2])), timeout=LIMIT)
@@ -154,7 +154,7 @@ def open_files() -> int:
 
 
 @pytest.mark.timed
-async def test_closing_ends_every_connection_and_leaves_nothing() -> None:
+async def test_closing_ends_every_connection_and_leaves_no_resources() -> None:
     scripts: dict[str, Script] = {"stall": Stall(), "pause": Pause(1000), "drip": Drip(times=100_000), "done": "Done."}
     before = open_files(), threading.active_count(), asyncio.all_tasks()
     async with ModelServer(scripts) as server:
@@ -181,8 +181,8 @@ async def test_closing_ends_every_connection_and_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_a_client_that_comes_while_it_closes_leaves_nothing(turns: int) -> None:
-    """Whatever the loop has done so far for a connection that the system has taken: nothing, a part or all of it."""
+async def test_a_client_that_connects_during_the_close_leaves_no_resources(turns: int) -> None:
+    """Close after each step of the event loop that accepts a connection."""
     before = open_files(), asyncio.all_tasks()
     async with ModelServer() as server:
         port = int(server.url.rpartition(":")[2])
@@ -194,14 +194,14 @@ async def test_a_client_that_comes_while_it_closes_leaves_nothing(turns: int) ->
     assert (open_files(), asyncio.all_tasks()) == before
 
 
-async def test_a_fixture_may_open_it_in_one_task_and_close_it_in_another() -> None:
+async def test_a_server_may_be_opened_in_one_task_and_closed_in_another() -> None:
     server = ModelServer({"go": "Hello."})
     await asyncio.create_task(server.__aenter__())
     assert (await ask(server, Protocol.ANTHROPIC, "@@go@@")).text == "Hello."
     await asyncio.create_task(server.__aexit__(None, None, None))
 
 
-def test_it_runs_in_a_thread_for_tests_without_an_event_loop() -> None:
+def test_a_server_runs_in_a_thread_for_tests_without_an_event_loop() -> None:
     before = open_files(), threading.active_count()
     with in_thread(ModelServer({"go": "Hello."})) as server:
         body = request_body(Protocol.OPENAI_CHAT, "@@go@@", stream=False)
@@ -215,10 +215,10 @@ def test_a_thread_that_cannot_start_raises_the_reason() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match="in use"), in_thread(ModelServer(port=port)):
-            pytest.fail("it started on a port that is taken")
+            pytest.fail("it started on a port in use")
 
 
-def test_it_runs_from_a_shell(tmp_path: Path) -> None:
+def test_a_server_runs_as_a_command(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('{"scripts": {"go": [[{"do": "think", "text": "hm"}, "Hello."], {"do": "call", "tool": "x"}]}}')
     argv = [sys.executable, "-m", "atomic.testing.model_server", "--script", str(script), "--port", "0"]
@@ -237,7 +237,7 @@ def test_it_runs_from_a_shell(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["no json", '{"scripts": {"go": {"do": "shout"}}}', '{"scripts": {"a b": ""}}', None]
 )
-async def test_a_wrong_script_file_gives_one_line(tmp_path: Path, content: str | None) -> None:
+async def test_an_invalid_script_file_is_a_one_line_error(tmp_path: Path, content: str | None) -> None:
     script = tmp_path / "script.json"
     if content is not None:
         script.write_text(content)
@@ -246,7 +246,7 @@ async def test_a_wrong_script_file_gives_one_line(tmp_path: Path, content: str |
     assert len(result.stderr.splitlines()) == 1
 
 
-async def test_its_door_imports_no_agent_and_no_test_tool() -> None:
+async def test_importing_the_package_imports_no_agent_sdk_and_no_pytest() -> None:
     code = "import sys, atomic.testing; print(*sys.modules)"
     modules = (await execute(sys.executable, "-c", code, timeout=LIMIT)).stdout.split()
     assert "atomic.testing.model_server.server" in modules

@@ -1,4 +1,4 @@
-"""Each of the real agents, once, with an empty home folder: text and tools, and nobody else is asked."""
+"""Test each real agent with an empty home folder and the scripted model as its only server."""
 
 from __future__ import annotations
 
@@ -47,17 +47,18 @@ def copilot(server: ModelServer, home: Path) -> tuple[list[str | Path], dict[str
 
 
 @pytest.mark.parametrize("agent", [claude, opencode, copilot])
-async def test_a_real_agent_runs_a_tool_and_says_what_the_script_says(agent: Agent, tmp_path: Path) -> None:
+async def test_a_real_agent_runs_a_scripted_tool_and_prints_the_scripted_answer(agent: Agent, tmp_path: Path) -> None:
     shell = {"command": "echo it-really-ran > proof.txt; cat proof.txt", "description": "show"}
-    script = [Call({"Bash": shell, "bash": shell}), "The tool said: {{tool_result}}"]
-    home, work = tmp_path / "home", tmp_path / "work"
+    script = [Call({"Bash": shell, "bash": shell}), "The tool printed: {{tool_result}}"]
+    home = tmp_path / "home"
+    work = tmp_path / "work"
     home.mkdir()
     work.mkdir()
     async with ModelServer({"go": script}) as server:
         argv, env = agent(server, home)
         result = await execute(*argv, "@@go@@ please", cwd=work, env=env, timeout=4 * LIMIT)
     assert result.exit_code == 0, result
-    assert "The tool said: it-really-ran" in result.stdout
+    assert "The tool printed: it-really-ran" in result.stdout
     assert (work / "proof.txt").read_text() == "it-really-ran\n"
     assert [(call.turn, call.state) for call in server.calls if call.script == "go"] == [
         (0, CallState.ANSWERED),
@@ -67,7 +68,7 @@ async def test_a_real_agent_runs_a_tool_and_says_what_the_script_says(agent: Age
 
 
 @pytest.mark.parametrize("environment", [claude_env, opencode_env, copilot_env])
-def test_an_agents_environment_holds_nothing_of_the_users(
+def test_the_environment_of_an_agent_contains_nothing_of_the_user(
     environment: Callable[[str, Path], dict[str, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("ANTHROPIC_AUTH_TOKEN", "OPENCODE_CONFIG", "COPILOT_GITHUB_TOKEN", "HTTPS_PROXY", "XDG_DATA_HOME"):

@@ -1,4 +1,4 @@
-"""The fixture for authors of workflows, used as they use it: in a project of their own."""
+"""Test the fixture for workflow authors in a project of their own."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ async def run_tests(folder: Path, *calls: dict[str, object]) -> ExecResult:
     (folder / "login.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_login.py").write_text(TEST)
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "--rootdir", str(folder)]
-    return await execute(sys.executable, *words, str(folder), cwd=folder, timeout=120)
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "--rootdir", str(folder)]
+    return await execute(sys.executable, *command, str(folder), cwd=folder, timeout=120)
 
 
-async def test_a_recording_plays_in_the_test_of_a_workflow(tmp_path: Path) -> None:
+async def test_a_workflow_can_be_tested_with_a_recording(tmp_path: Path) -> None:
     result = await run_tests(tmp_path, call("Please write the login page."))
     assert result.exit_code == 0, result.stdout + result.stderr
 
 
-async def test_unplayed_calls_fail_a_test_with_all_used(tmp_path: Path) -> None:
+async def test_unused_calls_fail_a_test_that_requires_all(tmp_path: Path) -> None:
     result = await run_tests(tmp_path, call("Write the login page."), call("Write the logout page."))
     assert result.exit_code == 1
     assert "1 calls of" in result.stdout
     assert "Write the logout page." in result.stdout
 
 
-async def test_a_workflow_that_asks_for_more_is_told_what(tmp_path: Path) -> None:
+async def test_a_prompt_that_was_not_recorded_fails_the_test(tmp_path: Path) -> None:
     result = await run_tests(tmp_path, {**call("[atomic role=worker attempt=1]\nWrite it."), "role": "worker"})
     assert result.exit_code == 1
     assert "1 failed" in result.stdout

@@ -1,4 +1,4 @@
-"""A client for each protocol of the model server, written from the protocols' descriptions and not from the server."""
+"""A client for each protocol of the model server, written from the protocol documentation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def request_body(
     stream: bool = True,
     system: str = "You are tested.",
 ) -> dict[str, Any]:
-    """Make a request; each result is what the tool said in one step before."""
+    """Return a request; each result is the tool result of an earlier step."""
     body: dict[str, Any] = {"model": "scripted-1", "stream": stream, "tools": [_tool(protocol, name) for name in tools]}
     steps = [item for number, result in enumerate(results) for item in _step(protocol, f"call_{number}", result)]
     user = {"role": "user", "content": prompt}
@@ -68,8 +68,8 @@ def _step(protocol: Protocol, id: str, result: str) -> list[dict[str, Any]]:
     match protocol:
         case Protocol.ANTHROPIC:
             call: dict[str, Any] = {"type": "tool_use", "id": id, "name": "write", "input": {}}
-            said = {"type": "tool_result", "tool_use_id": id, "content": [{"type": "text", "text": result}]}
-            return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [said]}]
+            answer = {"type": "tool_result", "tool_use_id": id, "content": [{"type": "text", "text": result}]}
+            return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [answer]}]
         case Protocol.OPENAI_CHAT:
             call = {"id": id, "type": "function", "function": {"name": "write", "arguments": "{}"}}
             assistant = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -88,7 +88,7 @@ def client(server: ModelServer) -> httpx2.AsyncClient:
 
 
 async def ask(server: ModelServer, protocol: Protocol, prompt: str, **options: Any) -> Answer:
-    """Ask once and read the answer to its end."""
+    """Send a request and return the whole answer."""
     body = request_body(protocol, prompt, **options)
     async with client(server) as http, http.stream("POST", PATHS[protocol], json=body) as response:
         if response.status_code != 200:
@@ -123,7 +123,8 @@ def _read_anthropic(answer: Answer, event: dict[str, Any]) -> None:
             name, so_far = answer.calls[-1]
             answer.calls[-1] = name, so_far + text
         case {"type": "message_delta", "delta": delta, "usage": usage}:
-            answer.stop, answer.tokens = delta["stop_reason"], _anthropic_tokens(usage)
+            answer.stop = delta["stop_reason"]
+            answer.tokens = _anthropic_tokens(usage)
             answer.calls = [(name, json.loads(arguments)) for name, arguments in answer.calls]
         case {"type": "error", "error": error}:
             answer.error = f"{error['type']}: {error['message']}"
@@ -162,7 +163,9 @@ def _read_responses(answer: Answer, event: dict[str, Any]) -> None:
         case {"type": "response.completed" | "response.incomplete", "response": response}:
             whole = _whole(Protocol.OPENAI_RESPONSES, response)
             assert (whole.text, whole.thinking) == (answer.text, answer.thinking)  # the parts and the whole agree
-            answer.calls, answer.tokens, answer.stop = whole.calls, whole.tokens, whole.stop
+            answer.calls = whole.calls
+            answer.tokens = whole.tokens
+            answer.stop = whole.stop
         case _:
             assert event["type"].startswith("response.")
 
@@ -185,7 +188,8 @@ def _whole(protocol: Protocol, body: dict[str, Any]) -> Answer:
                 stop=body["stop_reason"],
             )
         case Protocol.OPENAI_CHAT:
-            message, calls = body["choices"][0]["message"], body["choices"][0]["message"].get("tool_calls", ())
+            message = body["choices"][0]["message"]
+            calls = message.get("tool_calls", ())
             return Answer(
                 text=message["content"] or "",
                 thinking=message.get("reasoning_content", ""),
@@ -217,7 +221,8 @@ def _whole_response(body: dict[str, Any]) -> Answer:
 
 
 def _anthropic_tokens(usage: dict[str, int]) -> dict[str, int]:
-    cached, written = usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]
+    cached = usage["cache_read_input_tokens"]
+    written = usage["cache_creation_input_tokens"]
     return {"read": usage["input_tokens"] + cached + written, "cached": cached, "output": usage["output_tokens"]}
 
 

@@ -1,4 +1,4 @@
-"""Tools are listed over every transport, also with servers that misbehave."""
+"""Test that tools are listed over every transport, and that faulty servers are reported."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def entry(**given: Any) -> McpEntry:
     return McpEntry(**{**fields, **given})
 
 
-def program(how: str, **given: Any) -> McpEntry:
-    return entry(command=(sys.executable, str(PROGRAM), how), **given)
+def program(behaviour: str, **given: Any) -> McpEntry:
+    return entry(command=(sys.executable, str(PROGRAM), behaviour), **given)
 
 
 async def ask(*entries: McpEntry, patience: float = 20, **variables: str) -> list[McpAnswer]:
@@ -49,11 +49,11 @@ async def only(given: McpEntry, **more: Any) -> McpAnswer:
     return found
 
 
-async def test_a_program_that_asks_back_and_lists_in_pages_tells_its_tools() -> None:
+async def test_tools_of_a_program_that_sends_requests_and_pages_are_listed() -> None:
     assert (await only(program("good"))).tools == TOOLS
 
 
-async def test_the_smallest_server_and_our_own_can_be_asked() -> None:
+async def test_tools_of_a_minimal_server_and_of_atomics_own_are_listed() -> None:
     def add(a: int, b: int) -> int:
         """Add two numbers."""
         return a + b
@@ -70,11 +70,11 @@ async def test_http_requests_follow_the_protocol(as_events: bool) -> None:
     with over_http(TOOLS, as_events=as_events) as server:
         found = await only(entry(url=server.url, headers={"x-secret": "${WORD}"}), WORD="sesame")
     assert (found.tools, found.error, found.resolved.transport) == (TOOLS, "", Transport.HTTP)
-    said = [message.get("method", "reply") for _, _, message in server.requests if message]
-    assert [word for word in said if word != "reply"] == [
+    methods = [message.get("method", "reply") for _, _, message in server.requests if message]
+    assert [method for method in methods if method != "reply"] == [
         "initialize", "notifications/initialized", "tools/list", "tools/list",
     ]  # fmt: skip
-    assert ("reply" in said) is as_events
+    assert ("reply" in methods) is as_events
     assert {headers["x-secret"] for _, headers, _ in server.requests} == {"sesame"}
     first, *rest = server.requests
     assert "mcp-session-id" not in first[1]
@@ -84,23 +84,23 @@ async def test_http_requests_follow_the_protocol(as_events: bool) -> None:
 
 
 @pytest.mark.parametrize("transport", [Transport.SSE, Transport.HTTP])
-async def test_the_older_way_works_also_where_the_file_says_only_that_it_is_remote(transport: Transport) -> None:
+async def test_the_older_http_transport_works_even_if_the_file_names_the_newer(transport: Transport) -> None:
     with over_events(TOOLS) as server:
         found = await only(entry(url=server.url, transport=transport, headers={"x-secret": "sesame"}))
     assert (found.tools, found.error, found.resolved.transport) == (TOOLS, "", Transport.SSE)
     assert {headers["x-secret"] for _, headers, _ in server.requests} == {"sesame"}
 
 
-@pytest.mark.parametrize("place", ["http://127.0.0.1:1/say", "https://elsewhere.test/say", ""])
-async def test_questions_and_secrets_go_nowhere_else(place: str) -> None:
-    with over_events(TOOLS, place=place) as server:
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1/messages", "https://elsewhere.test/messages", ""])
+async def test_requests_and_secrets_are_sent_to_no_other_host(endpoint: str) -> None:
+    with over_events(TOOLS, endpoint=endpoint) as server:
         found = await only(entry(url=server.url, transport=Transport.SSE, headers={"x-secret": "sesame"}))
     assert found.error == "it names no address for requests"
     assert server.requests == []
 
 
 @pytest.mark.parametrize(
-    ("how", "error"),
+    ("behaviour", "error"),
     [
         ("garbage", "its answer is not JSON"),
         ("huge", "it sends more than 1,048,576 bytes"),
@@ -109,12 +109,12 @@ async def test_questions_and_secrets_go_nowhere_else(place: str) -> None:
         ("nameless", "one of its tools has no name"),
     ],
 )
-async def test_a_bad_program_is_one_sentence(how: str, error: str) -> None:
-    found = await only(program(how))
+async def test_a_faulty_program_is_reported_in_one_sentence(behaviour: str, error: str) -> None:
+    found = await only(program(behaviour))
     assert (found.tools, found.error) == ((), error)
 
 
-async def test_the_reason_of_a_program_that_ends_is_redacted() -> None:
+async def test_secrets_in_the_output_of_a_failed_program_are_redacted() -> None:
     found = await only(program("${TOKEN_OF_MINE}", env={"TOKEN_OF_MINE": "s3cr3t-value"}), TOKEN_OF_MINE="s3cr3t-value")
     assert found.error == "it ended with exit code 3: cannot log in with [redacted]"
 
@@ -145,7 +145,7 @@ async def test_an_http_error_is_reported(status: int, error: str) -> None:
 @pytest.mark.timed
 async def test_servers_are_queried_concurrently() -> None:
     started = time.monotonic()
-    with socket.create_server(("127.0.0.1", 0)) as mute:  # takes connections, and says nothing
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # accepts connections and never answers
         url = f"http://127.0.0.1:{mute.getsockname()[1]}/mcp"
         found = await ask(program("silent"), entry(url=url), program("silent"), entry(url=url), patience=2)
     assert {one.error for one in found} == {"it does not answer within 2 s"}

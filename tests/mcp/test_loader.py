@@ -1,4 +1,4 @@
-"""The MCP servers in the files of each tool."""
+"""Test reading MCP servers from the configuration files of each tool."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ FILES = [
 
 
 @pytest.mark.parametrize(("where", "name", "content", "origin"), FILES, ids=[f"{row[0]}/{row[1]}" for row in FILES])
-def test_a_server_is_found_in_every_dialect(
+def test_a_server_is_found_in_the_file_of_every_tool(
     where: str, name: str, content: Any, origin: Origin, home: Path, project: Path
 ) -> None:
     path = put((home if where == "home" else project) / name, content)
@@ -103,13 +103,13 @@ def test_a_server_may_be_an_address(server: dict[str, Any], transport: str, home
     assert entry.headers == server.get("headers", {})
 
 
-def test_opencode_calls_an_address_remote(home: Path, project: Path) -> None:
+def test_a_remote_server_of_opencode_is_read(home: Path, project: Path) -> None:
     put(project / "opencode.json", {"mcp": {"far": {"type": "remote", "url": "https://a.b", "enabled": False}}})
     entry = one(load_mcp_entries(project, home))
     assert (entry.transport, entry.url, entry.enabled) == ("http", "https://a.b", False)
 
 
-def test_claude_keeps_servers_for_one_project_among_the_users_things(home: Path, project: Path, tmp_path: Path) -> None:
+def test_servers_for_one_project_in_claudes_user_file_need_no_trust(home: Path, project: Path, tmp_path: Path) -> None:
     servers = {str(project): {"mcpServers": {"mine": PROGRAM}}, str(tmp_path): {"mcpServers": {"other": PROGRAM}}}
     put(home / ".claude.json", {"projects": servers, "mcpServers": {"mine": ADDRESS}})
     found = load_mcp_entries(project, home)
@@ -120,7 +120,7 @@ def test_claude_keeps_servers_for_one_project_among_the_users_things(home: Path,
     assert not found.entries[0].needs_trust
 
 
-def test_the_tools_own_switches_count(home: Path, project: Path) -> None:
+def test_servers_disabled_in_the_files_of_a_tool_are_disabled(home: Path, project: Path) -> None:
     off = {"disabledMcpServers": ["mine"], "disabledMcpjsonServers": ["shared"]}
     put(home / ".claude.json", {"projects": {str(project): off}, "mcpServers": {"mine": PROGRAM, "on": PROGRAM}})
     put(project / ".mcp.json", {"mcpServers": {"shared": PROGRAM, "out": {**PROGRAM, "disabled": True}}})
@@ -138,7 +138,7 @@ def test_a_project_cannot_enable_a_server_that_the_user_disabled(home: Path, pro
     assert not one(load_mcp_entries(project, home)).enabled
 
 
-def test_project_beats_user_then_atomic_claude_opencode_copilot_and_vscode(home: Path, project: Path) -> None:
+def test_precedence_is_project_then_user_then_the_order_of_tools(home: Path, project: Path) -> None:
     for where, name, content, _ in FILES:
         put((home if where == "home" else project) / name, content)
     found = load_mcp_entries(project, home)
@@ -153,7 +153,7 @@ def test_project_beats_user_then_atomic_claude_opencode_copilot_and_vscode(home:
     assert load_mcp_entries(project, home).winners[0].path == project / ".mcp.json"
 
 
-def test_a_session_gets_enabled_servers_and_those_of_a_project_only_with_trust(home: Path, project: Path) -> None:
+def test_servers_of_a_project_are_usable_only_with_trust(home: Path, project: Path) -> None:
     put(home / ".claude.json", {"mcpServers": {"mine": PROGRAM, "off": {**PROGRAM, "enabled": False}}})
     put(project / ".mcp.json", {"mcpServers": {"theirs": PROGRAM}})
     found = load_mcp_entries(project, home)
@@ -161,16 +161,14 @@ def test_a_session_gets_enabled_servers_and_those_of_a_project_only_with_trust(h
     assert [entry.name for entry in found.usable(trusted=True)] == ["theirs", "mine"]
 
 
-def test_an_entry_holds_all_that_a_session_needs(home: Path, project: Path) -> None:
+def test_an_entry_has_the_fields_of_a_sessions_server(home: Path, project: Path) -> None:
     put(project / ".mcp.json", {"mcpServers": {"box": PROGRAM}})
     entry = one(load_mcp_entries(project, home))
     server = McpServer(name=entry.name, command=entry.command, env=entry.env, url=entry.url, headers=entry.headers)
     assert list(server.command) == ["npx", "-y", "server"]
 
 
-def test_the_environment_names_the_users_folders(
-    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_name_the_folders_of_the_user(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     variables = {
         "HOME": "home",
         "ATOMIC_HOME": "a",
@@ -188,12 +186,12 @@ def test_the_environment_names_the_users_folders(
     assert [entry.name for entry in load_mcp_entries().entries] == ["a", "b", "c", "d"]
 
 
-def test_a_file_that_is_the_projects_and_the_users_is_the_users(home: Path) -> None:
+def test_a_file_of_both_project_and_user_belongs_to_the_user(home: Path) -> None:
     put(home / ".atomic/mcp.json", {"mcpServers": {"box": PROGRAM}})
     assert one(load_mcp_entries(home, home)).location is Location.USER
 
 
-# ---- broken files
+# Broken files
 
 
 BROKEN = [
@@ -217,7 +215,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "line", "reason"), BROKEN, ids=[row[2] for row in BROKEN])
-def test_a_broken_file_is_one_diagnostic_and_the_others_count(
+def test_a_broken_file_is_one_diagnostic_and_other_files_are_read(
     text: str, line: int, reason: str, home: Path, project: Path
 ) -> None:
     path = put(project / ".mcp.json", text)
@@ -229,7 +227,7 @@ def test_a_broken_file_is_one_diagnostic_and_the_others_count(
     assert "\x1b" not in str(found.diagnostics[0])
 
 
-def test_a_broken_server_leaves_the_others_of_its_file(home: Path, project: Path) -> None:
+def test_a_broken_server_does_not_affect_others_in_its_file(home: Path, project: Path) -> None:
     put(project / ".mcp.json", {"mcpServers": {"bad": {"command": 5}, "good": PROGRAM}})
     found = load_mcp_entries(project, home)
     assert [entry.name for entry in found.entries] == ["good"]
@@ -237,7 +235,7 @@ def test_a_broken_server_leaves_the_others_of_its_file(home: Path, project: Path
 
 
 @pytest.mark.parametrize("key", ["cwd", "envFile"])
-def test_options_that_no_session_gets_are_reported(key: str, home: Path, project: Path) -> None:
+def test_unsupported_options_of_a_server_are_reported(key: str, home: Path, project: Path) -> None:
     put(project / ".mcp.json", {"mcpServers": {"box": {**PROGRAM, key: "x"}}})
     found = load_mcp_entries(project, home)
     assert [entry.name for entry in found.entries] == ["box"]
@@ -245,7 +243,7 @@ def test_options_that_no_session_gets_are_reported(key: str, home: Path, project
 
 
 @pytest.mark.parametrize("content", [b"", b"  \n", b'\xef\xbb\xbf{"mcpServers": {}}\r\n', b'{"other": 1}'])
-def test_a_file_without_servers_is_fine(content: bytes, home: Path, project: Path) -> None:
+def test_a_file_without_servers_is_valid(content: bytes, home: Path, project: Path) -> None:
     (project / ".mcp.json").write_bytes(content)
     assert load_mcp_entries(project, home) == McpList([], [])
 
@@ -257,7 +255,7 @@ def test_a_file_that_is_not_utf8_is_one_diagnostic(content: bytes, home: Path, p
 
 
 @pytest.mark.timed
-def test_hostile_text_takes_no_time(home: Path, project: Path) -> None:
+def test_a_hostile_file_is_rejected_quickly(home: Path, project: Path) -> None:
     for text in ('{"a": 1,' + "/**/" * 100_000 + "x", '"' + '\\"' * 400_000, "{" + "/*a" * 300_000):
         put(project / ".mcp.json", text)
         before = process_time()
@@ -265,13 +263,13 @@ def test_hostile_text_takes_no_time(home: Path, project: Path) -> None:
         judge(process_time() - before, 2)
 
 
-def test_json_with_comments_keeps_its_lines() -> None:
+def test_errors_in_json_with_comments_have_the_right_line() -> None:
     with pytest.raises(json.JSONDecodeError) as error:
         parse_jsonc('{"a": "/* no comment */", /*\n\n*/ // more\n "b": ?}')
     assert error.value.lineno == 4
 
 
-# ---- files that are not regular
+# Files that are not regular
 
 
 def test_only_regular_files_are_read(home: Path, project: Path) -> None:
@@ -305,7 +303,7 @@ def test_a_link_is_followed_only_inside_the_project_or_the_home_folder(
     ]  # fmt: skip
 
 
-def test_a_file_of_more_than_a_megabyte_is_not_read_but_claudes_own_is(home: Path, project: Path) -> None:
+def test_only_claudes_user_file_may_be_larger_than_a_megabyte(home: Path, project: Path) -> None:
     big = {"mcpServers": {"box": PROGRAM}, "history": "x" * 1_100_000}
     put(project / ".mcp.json", big)
     put(home / ".claude.json", big)
@@ -314,7 +312,7 @@ def test_a_file_of_more_than_a_megabyte_is_not_read_but_claudes_own_is(home: Pat
     assert "longer than" in found.diagnostics[0].reason
 
 
-# ---- variables and secrets
+# Variables and secrets
 
 
 def entry_of(origin: Origin, **fields: Any) -> McpEntry:
@@ -335,7 +333,7 @@ def entry_of(origin: Origin, **fields: Any) -> McpEntry:
         (Origin.OPENCODE, "${X}", "${X}"),
     ],
 )
-def test_variables_are_filled_in_when_a_session_uses_the_server(origin: Origin, text: str, expected: str) -> None:
+def test_variables_are_expanded_when_a_session_uses_the_server(origin: Origin, text: str, expected: str) -> None:
     entry = entry_of(origin, command=("run", text), env={"A": text})
     resolved = entry.resolved({"X": "1"})
     assert (resolved.command, resolved.env) == (("run", expected), {"A": expected})
@@ -344,12 +342,12 @@ def test_variables_are_filled_in_when_a_session_uses_the_server(origin: Origin, 
     assert (far.url, far.headers) == (expected, {"A": expected})
 
 
-def test_a_value_is_not_filled_in_a_second_time() -> None:
+def test_an_expanded_value_is_not_expanded_again() -> None:
     assert entry_of(Origin.CLAUDE, command=("${X}",)).resolved({"X": "${Y}", "Y": "no"}).command == ("${Y}",)
 
 
 @pytest.mark.parametrize("text", ["${MISSING}", "${env:MISSING}", "${input:token-1}"])
-def test_a_variable_without_a_value_is_named(text: str) -> None:
+def test_the_error_names_a_variable_without_a_value(text: str) -> None:
     with pytest.raises(McpVariableError, match=r"box.*(MISSING|input:token-1)"):
         entry_of(Origin.VSCODE, command=("run", text)).resolved({})
 

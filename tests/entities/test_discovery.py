@@ -1,4 +1,4 @@
-"""Every folder of the table is read with the right kind, provider and location."""
+"""Test that every config folder is read with the right kind, agent and location."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ CONFIGS = [
     ("home", ".config/opencode/opencode.jsonc"),
     ("home", ".opencode/opencode.json"),
 ]
-NOT_THERE = [
+IGNORED = [
     ".claude/commands/README.md",
     ".claude/agents/team/readme.md",
     ".claude/commands/notes.txt",
@@ -80,11 +80,12 @@ NOT_THERE = [
     ".claude/commands/node_modules/x.md",
 ]
 
+# The minimum that git accepts as a repository.
 REPOSITORY = {
     ".git/HEAD": "ref: refs/heads/main\n",
     ".git/objects/x": "",
     ".git/refs/x": "",
-}  # the least that git takes for one
+}
 
 
 @pytest.mark.parametrize(("provider", "kind", "file", "name"), PROJECT, ids=lambda value: value)
@@ -104,21 +105,24 @@ def test_a_file_in_the_home_folder_is_found(tmp_path: Path, provider: str, kind:
 
 @pytest.mark.parametrize(("level", "file"), CONFIGS)
 @pytest.mark.parametrize("plural", ["", "s"])
-def test_opencodes_configuration_is_read(tmp_path: Path, level: str, file: str, plural: str) -> None:
+def test_commands_and_agents_in_opencodes_configuration_are_found(
+    tmp_path: Path, level: str, file: str, plural: str
+) -> None:
     config = """{
       // with comments
       "commandS": {"deploy": {"template": "Deploy $1", "description": "Ships it"}},
       "agentS": {"tester": {"prompt": "Test.", "mode": "primary"},},
     }""".replace('S":', f'{plural}":')
     registry = load(tmp_path, **{level: {file: config}})
-    command, agent = registry.require("command", "deploy"), registry.require("agent", "tester")
+    command = registry.require("command", "deploy")
+    agent = registry.require("agent", "tester")
     assert (command.expand("now"), command.description) == ("Deploy now", "Ships it")
     assert (agent.prompt, agent.description) == ("Test.", "Agent: tester")
     assert {command.source.location, agent.source.location} == {"project" if level == "project" else "user"}
     assert command.source.path == tmp_path / level / file
 
 
-@pytest.mark.parametrize("file", NOT_THERE)
+@pytest.mark.parametrize("file", IGNORED)
 def test_other_files_are_ignored(tmp_path: Path, file: str) -> None:
     registry = load(tmp_path, {file: HEAD})
     assert own(registry) == []
@@ -135,7 +139,7 @@ def test_other_files_are_ignored(tmp_path: Path, file: str) -> None:
         ("ATOMIC_HOME", "skills/x/SKILL.md", "skill"),
     ],
 )
-def test_the_environment_moves_the_users_folders(
+def test_variables_change_the_folders_of_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, file: str, kind: str
 ) -> None:
     default = {"CLAUDE_CONFIG_DIR": ".claude", "XDG_CONFIG_HOME": ".config", "COPILOT_HOME": ".copilot"}
@@ -150,7 +154,7 @@ def test_the_environment_moves_the_users_folders(
     assert EntityRegistry.load().require(kind, "x").description == "old"
     monkeypatch.setenv(variable, str(moved))
     named = EntityRegistry.load(user=home).require(kind, "x")
-    assert named.description == "old", "a home folder that was named is not moved"
+    assert named.description == "old", "an explicit home folder ignores the variable"
 
 
 def test_the_default_project_is_found_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +166,13 @@ def test_the_default_project_is_found_from_the_current_folder(tmp_path: Path, mo
     assert EntityRegistry.load(user=home).require("command", "x").source.location is Location.PROJECT
 
 
-def test_in_the_home_folder_all_is_the_users(tmp_path: Path) -> None:
+def test_files_in_the_home_folder_belong_to_the_user(tmp_path: Path) -> None:
     write(tmp_path, {".claude/commands/x.md": "Hi"})
     registry = EntityRegistry.load(project=tmp_path, user=tmp_path)
     assert [entity.source.location for entity in registry.definitions("command", "x")] == ["user"]
 
 
-def test_only_the_files_of_the_wanted_providers_are_read(tmp_path: Path) -> None:
+def test_only_files_of_the_selected_providers_are_read(tmp_path: Path) -> None:
     write(tmp_path, {".claude/commands/c.md": "c", ".opencode/command/o.md": "o", "opencode.json": "broken"})
     registry = EntityRegistry.load(project=tmp_path, user=tmp_path / "home", providers=["claude"])
     own = [entity.name for entity in registry.all() if entity.source.location is not Location.BUILTIN]
@@ -178,7 +182,7 @@ def test_only_the_files_of_the_wanted_providers_are_read(tmp_path: Path) -> None
         EntityRegistry.load(project=tmp_path, user=tmp_path / "home", providers=["gemini"])
 
 
-def test_the_package_brings_its_own(tmp_path: Path) -> None:
+def test_the_package_contains_built_in_skills_and_agents(tmp_path: Path) -> None:
     registry = load(tmp_path)
     assert {entity.source.location for entity in registry.all()} == {"builtin"}
     assert {entity.source.provider for entity in registry.all()} == {"atomic"}
