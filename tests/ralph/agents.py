@@ -33,7 +33,7 @@ LIMIT = 240.0  # seconds for one command; three agents at once on a busy machine
 _CUE = re.compile(r"^\[atomic role=(\S+?)(?: task=(\S+?))? attempt=(\d+)\]", re.MULTILINE)
 
 
-# the model -----------------------------------------------------------------------------------------------------------
+# The model
 
 
 def cue_in(text: str) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Model(ModelServer):
         return "\n".join(call.tool_result for call in self.calls if cue_in(call.user_text)[:1] == (role,))
 
 
-# the user ------------------------------------------------------------------------------------------------------------
+# The user
 
 
 class Stage:
@@ -115,7 +115,7 @@ class Stage:
         self.commit_all(f"Add {name}")
         return path
 
-    # parts that a model plays ----------------------------------------------------------------------------------------
+    # Parts that a model plays
 
     def work(self, files: Mapping[str, str], *, words: Words | None = None) -> list[Turn]:
         """Return a turn that writes the files, commits them, and claims success."""
@@ -123,7 +123,7 @@ class Stage:
         writes: list[Turn] = [[used.write(self.project / name, text)] for name, text in files.items()]
         return [*writes, [used.bash(commit_command(*files))], "All is done, and it is excellent."]
 
-    # commands --------------------------------------------------------------------------------------------------------
+    # Commands
 
     async def ralph(self, *words: str) -> Outcome:
         return await self.atomic("run", "ralph", "--json", *words)
@@ -140,7 +140,7 @@ class Stage:
         async with started(self.user, *words) as run:
             yield run
 
-    # what is left ----------------------------------------------------------------------------------------------------
+    # Results
 
     @property
     def sessions(self) -> list[Path]:
@@ -193,7 +193,7 @@ def commit_command(*files: str) -> str:
     return f"flock .git/one-at-a-time sh -c '{inner}'"
 
 
-def asked_a_person(outcome: Outcome) -> list[dict[str, Any]]:
+def asked_the_user(outcome: Outcome) -> list[dict[str, Any]]:
     """Return the questions and permission requests of a run."""
     return [event for event in outcome.events if event["type"] == "question_asked"]
 

@@ -1,4 +1,4 @@
-"""Ralph on Claude Code, OpenCode and Copilot: from a prompt, a spec, a list of tasks or features to a game."""
+"""Ralph on real agents: a prompt, a spec, a list of tasks or of features becomes a game."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from atomic.tasks import TaskList
 from atomic.testing import Call, Script
-from tests.ralph.agents import AGENT_NAMES, Stage, asked_a_person, stage_for
+from tests.ralph.agents import AGENT_NAMES, Stage, asked_the_user, stage_for
 from tests.ralph.nim import APPROVAL, FEATURES, FILES, GATE, GOAL, PLAN, RESEARCH, SPEC
 from tests.ralph.sandbox import Outcome
 from tests.ralph.test_publishing import ADDRESS, GH, SSH, URL
@@ -31,7 +31,7 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
 
 
 def parts(stage: Stage, *, with_tools: bool) -> dict[str, Script]:
-    """Everybody does what they should; plan and review are handed in with a tool, or stand in the answer."""
+    """Return good turns; plan and review are submitted by a tool or in the answer."""
     custom = stage.words.custom
     return {
         "planner": [[custom("submit_plan", PLAN)], "Handed in."] if with_tools else f"Here:\n{json.dumps(PLAN)}",
@@ -42,9 +42,9 @@ def parts(stage: Stage, *, with_tools: bool) -> dict[str, Script]:
 
 
 def check_game(stage: Stage, outcome: Outcome) -> None:
-    """It is done and proven, nobody was asked for leave, and the game can be played."""
+    """Check that the work is proven, no permission was requested, and the game can be played."""
     assert outcome.status == DONE, outcome.end["message"]
-    assert asked_a_person(outcome) == []
+    assert asked_the_user(outcome) == []
     assert stage.subjects == ["Write nim.py test_nim.py", "Write table.py test_table.py"]
     assert set(stage.statuses.values()) == {"completed"}
     proofs = [stage.evidence(task) for task in stage.statuses]
@@ -62,7 +62,7 @@ def check_play(project: Path) -> None:
     assert done.stdout == "player 2 wins\n"
 
 
-# how it is started -------------------------------------------------------------------------------------------------
+# How it is started
 
 
 async def test_a_prompt_becomes_a_game(stage: Stage) -> None:
@@ -114,7 +114,7 @@ async def test_a_feature_list_becomes_a_pull_request(stage: Stage) -> None:
     assert (stage.about["pr"], URL in stage.report) == (URL, True)
 
 
-# the chain ---------------------------------------------------------------------------------------------------------
+# The chain
 
 
 def read(path: Path) -> Call:
@@ -123,7 +123,7 @@ def read(path: Path) -> Call:
 
 
 def chain(stage: Stage) -> dict[str, Script]:
-    """A model that does what each skill says: read what the one before has left, and leave its own."""
+    """Return turns that follow each skill: read the file of the one before, write the next."""
     research, spec = stage.project / "research/docs/nim.md", stage.project / "specs/nim.md"
     write, folders = stage.words.write, stage.words.bash("mkdir -p research/docs specs")
     return {
@@ -147,7 +147,7 @@ async def test_research_spec_and_list_lead_to_a_game(stage: Stage) -> None:
     assert stage.model.begun == WORK
 
 
-# yolo --------------------------------------------------------------------------------------------------------------
+# Yolo
 
 
 async def test_yolo_ends_on_the_promise_and_on_nothing_else(stage: Stage) -> None:

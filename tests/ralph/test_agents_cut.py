@@ -1,4 +1,4 @@
-"""Real agents in the middle of their work: cut off, asked something, two runs at once, several providers."""
+"""Real agents in the middle of work: signals, questions, two runs, several providers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def cut(stage: Stage, number: int, script: str, *words: str) -> int:
     return code
 
 
-async def test_a_run_goes_on_after_each_signal_and_repeats_nothing(stage: Stage) -> None:
+async def test_a_run_continues_after_each_signal_and_repeats_nothing(stage: Stage) -> None:
     whole = parts(stage, with_tools=True)
     half = [[stage.words.write(stage.project / "half.txt", "half\n")], [Stall()]]
     tidy = [[stage.words.bash("rm half.txt")], *stage.work(FILES["2"])]
@@ -104,10 +104,10 @@ async def test_a_question_on_one_terminal_is_answered_from_another(stage: Stage)
         assert answered.exit_code == 0, answered.stderr
         assert await terminal.exit_code(timeout=120) == 0
     assert "Red" in stage.model.tool_results("worker")
-    assert stage.model.begun == ["worker a 1", "reviewer 1"]  # the turn that asked went on
+    assert stage.model.begun == ["worker a 1", "reviewer 1"]  # the turn with the question continued
 
 
-# several providers -------------------------------------------------------------------------------------------------
+# Several providers
 
 
 PROGRAMS = {"claude-cli": "claude", "opencode": "opencode", "OpenAI": "copilot"}  # as they name themselves
@@ -122,7 +122,7 @@ ASKED = [
 
 
 def seen(call: ModelCall) -> tuple[str, str, str]:
-    """The role, the program that asked for it and the model, as the server saw them."""
+    """Return the role, the program and the model of a call, as the server saw them."""
     return cue_in(call.user_text)[0], PROGRAMS[call.headers["user-agent"].partition("/")[0]], call.model
 
 
@@ -160,7 +160,7 @@ async def test_each_role_has_its_provider_and_model(tmp_path: Path) -> None:
         pytest.param("[providers.claude]\n[providers.copilot]\n", id="none is usual", marks=pytest.mark.full),
     ],
 )
-async def test_with_two_providers_the_reviewer_is_another_than_the_worker(tmp_path: Path, settings: str) -> None:
+async def test_with_two_agents_the_reviewer_differs_from_the_worker(tmp_path: Path, settings: str) -> None:
     async with stage_for(tmp_path, "claude", "copilot") as stage:
         stage.user.sets(settings)
         stage.leaves("todo.json", PLAN)

@@ -1,4 +1,4 @@
-"""A turn may only add commits to the branch that is checked out; what the user moves pauses the run."""
+"""A turn may only add commits to its branch; a move by the user pauses the run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_an_empty_commit_is_not_a_change(tmp_path: Path) -> None:
     assert sandbox.evidence("1")["reason"] == "no file has changed"
 
 
-async def test_a_user_who_switches_the_branch_while_nothing_runs_is_asked(tmp_path: Path) -> None:
+async def test_switching_the_branch_during_a_pause_asks_the_user(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
     sandbox.git("checkout", "-q", "-b", "elsewhere", "HEAD~1")
@@ -88,7 +88,7 @@ async def test_a_user_who_resumes_on_another_branch_gets_the_work_there(tmp_path
 
 
 @pytest.mark.ci
-async def test_commits_that_the_user_adds_between_turns_are_welcome(tmp_path: Path) -> None:
+async def test_commits_that_the_user_adds_between_turns_are_accepted(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     (sandbox.project / "draft.md").write_text("my draft\n")
     assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
@@ -98,7 +98,7 @@ async def test_commits_that_the_user_adds_between_turns_are_welcome(tmp_path: Pa
 
 
 def way_back(message: str) -> str:
-    """The commands that a pause names, but for the resume."""
+    """Return the commands that a pause names, without the resume."""
     return message.partition("where the run was: ")[2].partition(" && atomic resume")[0]
 
 
@@ -348,7 +348,7 @@ async def test_an_answer_does_not_continue_a_run_inside_the_users_merge(tmp_path
         ("git bisect start HEAD HEAD~2", "A git bisect is in progress"),
     ],
 )
-async def test_a_run_that_starts_on_no_branch_says_so(tmp_path: Path, command: str, said: str) -> None:
+async def test_a_run_that_starts_without_a_branch_is_warned_about(tmp_path: Path, command: str, said: str) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     for name in ("a", "b"):
         (sandbox.project / name).touch()
@@ -392,7 +392,7 @@ async def test_variables_that_name_another_repository_do_not_reach_agents_and_ch
 
 
 @pytest.mark.ci
-async def test_a_variable_that_names_a_repository_is_handed_on_if_the_user_says_so(tmp_path: Path) -> None:
+async def test_a_variable_that_names_a_repository_is_passed_on_if_allowed(tmp_path: Path) -> None:
     worker = {"role": "worker", "do": [{"sh": 'echo "${GIT_DIR-none}" >> seen.txt; git add . && git commit -qm seen'}]}
     sandbox = Sandbox(tmp_path, PLAN, worker, APPROVE)
     with open(sandbox.user.home / ".atomic" / "config.toml", "a", encoding="utf-8") as file:

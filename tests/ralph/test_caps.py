@@ -23,7 +23,7 @@ COST = 0.4  # dollars of each call
 
 
 def call(role: str, text: str, task: str | None = None, **end: Any) -> dict[str, Any]:
-    """A turn that takes a moment and costs its price; the tasks here need no change of files."""
+    """Return a short turn with a price; the tasks here need no change of files."""
     usage = {"input": 1000, "output": 100, "cached": 0, "cost": end.pop("cost", COST)}
     ended = {"type": "turn_ended", "reason": end.pop("reason", "done"), "text": text, "usage": usage}
     return {"role": role, "task": task, "prompt": text, "events": [*end.pop("events", ()), (0.2, ended)]}
@@ -77,7 +77,7 @@ class Till(Sandbox):
         return [(line["role"], line["task"]) for line in map(json.loads, lines)]
 
 
-async def test_a_cap_pauses_and_a_higher_one_lets_it_go_on(tmp_path: Path) -> None:
+async def test_a_cap_pauses_and_a_higher_one_continues_the_run(tmp_path: Path) -> None:
     till = Till(tmp_path, *script(3))
     outcome = await till.run("--max-cost", "1")
     assert outcome.status == ("paused", "max_cost", 6)
@@ -86,7 +86,7 @@ async def test_a_cap_pauses_and_a_higher_one_lets_it_go_on(tmp_path: Path) -> No
     assert ("reviewer", None) not in done
     assert len(done) <= 3
     assert "max_cost" in till.report
-    assert till.turns == len(done) - 1  # a turn that could not begin is none
+    assert till.turns == len(done) - 1  # a turn that could not begin does not count
     assert (await till.resume("--max-cost", "9")).status == ("completed", "done", 0)
     assert till.turns == 3
     assert sorted(map(str, till.calls)) == sorted(
@@ -106,7 +106,7 @@ async def test_a_cap_in_a_fan_out_of_six_stops_new_turns_and_loses_nothing(tmp_p
 
 
 def limited(reset: float) -> dict[str, Any]:
-    """A turn of the first task that its provider does not serve until then."""
+    """Return a turn of the first task that its provider refuses until then."""
     at = datetime.fromtimestamp(reset, UTC).isoformat()
     limit = (0.0, {"type": "limit_reached", "reset_at": at, "message": "later"})
     return {**call("worker", "limited", "1", events=[limit], reason="limit", cost=0.0), "match": "Look at 1"}
@@ -151,7 +151,7 @@ async def test_a_limit_with_its_reset_in_two_minutes_is_waited_for(tmp_path: Pat
 
 
 @pytest.mark.ci
-async def test_a_worker_that_hangs_is_interrupted_and_the_next_one_is_told(tmp_path: Path) -> None:
+async def test_a_worker_that_hangs_is_interrupted_and_the_next_one_is_informed(tmp_path: Path) -> None:
     hung = worker("1", {"write": {"half.txt": "half\n"}}, {"wait": 600}, times=1)
     sandbox = Sandbox(tmp_path, PLAN, hung, writing("1"), writing("2"), APPROVE)
     outcome = await sandbox.ralph("--turn-limit", "6s", GOAL, timeout=120)
@@ -162,7 +162,7 @@ async def test_a_worker_that_hangs_is_interrupted_and_the_next_one_is_told(tmp_p
     assert "the turn took longer than 6s" in second["prompt"]
     assert "An earlier turn on this was cut off" in second["prompt"]
     assert first["pid"] != second["pid"]
-    assert (sandbox.project / "half.txt").read_text() == "half\n"  # what it did is kept
+    assert (sandbox.project / "half.txt").read_text() == "half\n"  # its work is kept
 
 
 @pytest.mark.ci
@@ -186,7 +186,7 @@ async def test_max_time_interrupts_a_worker_that_hangs_and_the_run_can_be_resume
 
 @pytest.mark.ci
 async def test_dollars_that_an_acp_agent_reports_count(tmp_path: Path) -> None:
-    """It tells prices, and no tokens."""
+    """The agent reports prices and no tokens."""
     first = worker("1", {"cost": 0.05}, {"write": {"a": "1"}})
     second = worker("2", {"cost": 0.1}, {"write": {"b": "2"}})
     sandbox = Sandbox(tmp_path, PLAN, first, second, APPROVE)
@@ -199,7 +199,7 @@ async def test_dollars_that_an_acp_agent_reports_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-async def test_a_turn_of_an_acp_agent_is_cut_by_the_dollars_that_it_tells(tmp_path: Path) -> None:
+async def test_a_turn_of_an_acp_agent_is_cut_by_its_reported_cost(tmp_path: Path) -> None:
     rich = worker("1", *({"cost": 0.5 * at} for at in range(1, 1200)), {"wait": 600})
     sandbox = Sandbox(tmp_path, PLAN, rich)
     outcome = await sandbox.ralph("--max-cost", "1", GOAL, timeout=120)

@@ -1,4 +1,4 @@
-"""Gates are found without running anything, and run without credentials, limits on their words or leftovers."""
+"""Checks are found without running code; they run without credentials or leftovers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.waits import eventually
 LIMIT = 60.0  # seconds; no gate here takes a small part of it
 
 
-# -- finding -------------------------------------------------------------------------------------------------------
+# -- finding
 
 
 def found(folder: Path, files: dict[str, str]) -> str | None:
@@ -36,7 +36,7 @@ def found(folder: Path, files: dict[str, str]) -> str | None:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is the whole PATH."""
+    """Make a folder that is the whole PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -156,7 +156,7 @@ def test_files_of_another_program_are_not_trusted(tmp_path: Path) -> None:
     assert find_check(tmp_path / "nowhere") is None
 
 
-# -- running -------------------------------------------------------------------------------------------------------
+# -- running
 
 
 @cache
@@ -180,7 +180,7 @@ async def test_a_check_reports_its_end_and_its_output_in_order(tmp_path: Path) -
     assert 0 < result.seconds < LIMIT
 
 
-async def test_a_check_gets_the_users_variables_and_nobodys_credentials(
+async def test_a_check_gets_the_users_variables_without_credentials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "GH_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASS"):
@@ -266,7 +266,7 @@ async def test_gates_run_one_at_a_time(tmp_path: Path) -> None:
     assert [(result.exit_code, result.flaky) for result in results] == [(0, False)] * 3
 
 
-# -- the book ------------------------------------------------------------------------------------------------------
+# -- the book
 
 
 async def test_a_flaky_gate_passes_and_is_named(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ async def test_a_baseline_is_taken_once_whatever_happens_then(tmp_path: Path) ->
     assert (tmp_path / "runs").read_text() == "a\nb\nc\n"
     assert book.baseline == dict(zip(commands, (0, 1, -9), strict=True))
     assert [book.is_blocking(command) for command in commands] == [True, False, False]
-    assert book.is_blocking("one that nobody knows")
+    assert book.is_blocking("an unknown command")
     assert (tmp_path / "gates.json").stat().st_mode & 0o777 == 0o600
 
 
@@ -321,7 +321,7 @@ async def test_an_interrupted_baseline_continues(tmp_path: Path) -> None:
     assert (tmp_path / "runs").read_text() == "a\nb\nb\n"
 
 
-async def test_a_session_without_gates_has_nothing_to_say(tmp_path: Path) -> None:
+async def test_a_run_without_checks_reports_none(tmp_path: Path) -> None:
     book = CheckHistory(facts_of(tmp_path))
     await book.take_baseline(tmp_path, LIMIT)
     assert (await book.check(tmp_path, LIMIT), list(book.gates), dict(book.baseline)) == ([], [], {})

@@ -1,4 +1,4 @@
-"""A check must have worked once, and what is called done is the tree that it passed on."""
+"""A check must have passed once, and work is done only on the tree that it passed on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def planning(count: int, **more: Any) -> dict[str, Any]:
     return {"role": "planner", "do": [{"say": json.dumps({"tasks": tasks, **more})}]}
 
 
-# before the run ------------------------------------------------------------------------------------------------------
+# Before the run
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ async def test_a_check_that_the_user_has_repaired_lets_the_run_begin(tmp_path: P
 
 
 @pytest.mark.ci
-async def test_a_resume_can_decide_what_a_red_check_means(tmp_path: Path) -> None:
+async def test_a_resume_can_decide_about_a_red_check(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     assert (await sandbox.ralph("--verify", "test -f part2.txt", GOAL)).status == RED
     assert (await sandbox.resume("--red-checks", "goal")).status == DONE
@@ -109,7 +109,7 @@ async def test_a_check_gets_the_users_variables_and_the_named_secret(tmp_path: P
     assert (await sandbox.ralph("--verify", check, GOAL)).status == DONE
 
 
-# a project without a check -------------------------------------------------------------------------------------------
+# A project without a check
 
 
 @pytest.mark.ci
@@ -165,7 +165,7 @@ async def test_a_run_that_never_had_a_check_is_reported(tmp_path: Path) -> None:
     assert "not verified" in outcome.end["message"]
 
 
-# a red tree ----------------------------------------------------------------------------------------------------------
+# A red tree
 
 
 @pytest.mark.ci
@@ -221,7 +221,7 @@ async def test_a_check_that_is_found_after_the_work_runs_on_it(tmp_path: Path) -
     assert (await sandbox.resume()).status == RED
 
 
-# a tree that moves ---------------------------------------------------------------------------------------------------
+# A tree that moves
 
 
 @pytest.mark.ci
@@ -247,7 +247,7 @@ async def test_a_reviewer_that_changes_files_leads_to_another_look(tmp_path: Pat
 
 
 @pytest.mark.ci
-async def test_files_that_never_stand_still_block(tmp_path: Path) -> None:
+async def test_files_that_never_stop_changing_block(tmp_path: Path) -> None:
     meddling = {"role": "reviewer", "do": [{"sh": "date +%N >> drift.txt"}, *APPROVE["do"]]}
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), meddling)
     outcome = await sandbox.ralph("--verify", CLEAN, GOAL)
@@ -278,7 +278,7 @@ async def test_caches_of_python_are_not_changes(tmp_path: Path) -> None:
     assert (await sandbox.ralph("--verify", "true", GOAL)).status == ("blocked", "stuck", 5)
 
 
-# also ----------------------------------------------------------------------------------------------------------------
+# Also
 
 
 @pytest.mark.ci
@@ -327,7 +327,7 @@ async def test_the_question_comes_after_a_run_without_a_user(tmp_path: Path) -> 
         pytest.param("3", 5, 0, id="stop"),
     ],
 )
-async def test_the_user_decides_what_a_red_check_means(tmp_path: Path, answer: str, exit_code: int, cast: int) -> None:
+async def test_the_user_decides_about_a_red_check(tmp_path: Path, answer: str, exit_code: int, cast: int) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     words = (ATOMIC, "run", "ralph", "--verify", TELLS_THE_TIME, GOAL)
     async with in_terminal(words, env=sandbox.user.env, cwd=sandbox.project) as terminal:

@@ -1,4 +1,4 @@
-"""What git itself may do to a worker's commit: hooks that refuse it, repositories inside of the repository."""
+"""Git and a worker's commit: hooks that refuse it, repositories inside the repository."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_a_commit_hook_that_refuses_is_in_the_title(tmp_path: Path) -> Non
     assert "pre-commit" in outcome.end["message"]
 
 
-async def test_a_hook_is_not_blamed_where_all_is_committed(tmp_path: Path) -> None:
+async def test_a_hook_is_not_blamed_if_everything_is_committed(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     hook = sandbox.project / ".git" / "hooks" / "pre-commit"
     hook.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What is left of turns that did not end: their cost, and the work of a run without a plan that is paused."""
+"""Interrupted turns: their cost, and the work of a paused run without a plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DONE = ("completed", "done", 0)
 
 
 def killing(sandbox: Sandbox, *, once: str) -> dict[str, str]:
-    """A step of an agent that kills Atomic when the session's log has a text."""
+    """Return a step of an agent that kills Atomic once the session's log has a text."""
     session = f"{sandbox.user.home}/.atomic/sessions/*"
     seen = f"until grep -q '{once}' {session}/logs/events.jsonl; do sleep 0.05; done"
     return {"sh": f"{seen}; kill -9 $(sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p' {session}/session.json)"}
@@ -32,7 +32,7 @@ def row_of(sandbox: Sandbox, role: str) -> list[str]:
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told dollars", "no figure"])
-async def test_a_turn_that_a_kill_has_cut_counts(tmp_path: Path, told: bool) -> None:
+async def test_a_turn_that_was_killed_counts(tmp_path: Path, told: bool) -> None:
     sandbox = Sandbox(tmp_path)
     steps = [{"cost": 2.0}, killing(sandbox, once='"cost":2')] if told else [killing(sandbox, once='"work')]
     sandbox.play(PLAN, {"role": "worker", "times": 1, "do": steps}, writing("1"), writing("2"), APPROVE)
@@ -49,7 +49,7 @@ async def test_a_turn_that_a_kill_has_cut_counts(tmp_path: Path, told: bool) -> 
         prompts = [one["prompt"] for one in sandbox.prompts if one["role"] == "worker"]
         sizes = [len(prompt.partition("<system_prompt>")[0].strip()) for prompt in prompts]
         assert int(read.split()[-1].replace(",", "")) >= sum(sizes) // 3
-    assert "agent-calls.jsonl" not in sandbox.report  # nobody changed the log
+    assert "agent-calls.jsonl" not in sandbox.report  # the log is unchanged
 
 
 async def test_a_paused_run_without_a_plan_has_evidence_and_commands_to_undo(tmp_path: Path) -> None:

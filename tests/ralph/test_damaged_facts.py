@@ -1,4 +1,4 @@
-"""A run whose record of checks, caps and the user's files is damaged stops, says so, and deletes nothing."""
+"""A run with a damaged record of checks, caps or files stops and deletes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def flip_bit(journal: Path, needle: bytes) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("fact", [b"gates.json", b"\xa7started", b"users_files.json", b"/facts"])
-async def test_a_damaged_fact_stops_a_resume_and_says_what_is_lost(tmp_path: Path, fact: bytes) -> None:
+async def test_a_damaged_fact_stops_a_resume_with_a_list_of_losses(tmp_path: Path, fact: bytes) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     (sandbox.project / "draft.txt").write_text("mine\n")
     first = await sandbox.ralph("--max-iterations", "1", "--verify", "true", GOAL)

@@ -1,4 +1,4 @@
-"""The command that a dry run prints does what the user asked for, and nothing that the user has not approved."""
+"""The command of a dry run does what the user requested and approved, and no more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def suggested(report: str) -> list[str]:
     return shlex.split(command)
 
 
-async def test_the_command_of_a_dry_run_does_not_run_a_strangers_makefile(tmp_path: Path) -> None:
+async def test_the_command_of_a_dry_run_does_not_run_an_untrusted_makefile(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     (sandbox.project / "Makefile").write_text("test:\n\ttouch ran\n")
     sandbox.commit_all("Add a check")

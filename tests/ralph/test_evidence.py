@@ -1,4 +1,4 @@
-"""Evidence is kept for each task by itself, without secrets, and names what a worker could cheat with."""
+"""Evidence is kept per task, without secrets, and names files that could be cheated with."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_tests_that_were_there_are_protected_and_new_ones_are_not(status: str) -
 
 
 @pytest.mark.parametrize("status", ["added", "modified", "deleted"])
-def test_what_steers_gates_is_protected_new_or_not(status: str) -> None:
+def test_files_that_steer_checks_are_protected_new_or_not(status: str) -> None:
     assert protected([changed(path, status) for path in STEERING], []) == STEERING
 
 

@@ -1,4 +1,4 @@
-"""What decides about work is in the journal: who rewrites the files of the session changes nothing, and is named."""
+"""Facts are read from the journal; a change of the session's files is only reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORGED = {"gates": [{"command": "true", "origin": "--verify"}], "baseline": {"tr
 
 
 def forging(sandbox: Sandbox, name: str, text: str) -> dict[str, str]:
-    """A step of an agent that rewrites a file of the session."""
+    """Return a step of an agent that rewrites a file of the session."""
     return {"sh": f"for f in {sandbox.user.home}/.atomic/sessions/*/{name}; do printf '%s' '{text}' > $f; done"}
 
 
@@ -137,7 +137,7 @@ async def test_a_worker_that_sets_the_next_task_to_completed_does_not_spare_its_
 
 
 @pytest.mark.ci
-async def test_a_run_whose_tasks_file_was_deleted_goes_on_with_the_journal(tmp_path: Path) -> None:
+async def test_a_run_whose_tasks_file_was_deleted_continues_from_the_journal(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
     (sandbox.session / "tasks.json").unlink()

@@ -1,4 +1,4 @@
-"""Nothing that git ignores hides a change, or what makes a check pass."""
+"""Git's ignore rules hide neither changes nor files that make a check pass."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_a_planted_pyc_does_not_run(tmp_path: Path) -> None:
     (sandbox.project / "lib.py").write_text("value = 1\n")
     (sandbox.project / ".gitignore").write_text("__pycache__/\n*.pyc\n")
     sandbox.commit_all("Begin with a test")
-    # A compiled file that is never compared with its source says what the source does not.
+    # A compiled file that is never compared with its source behaves differently.
     plant = (
         "cp lib.py good.py && python3 -c \"import py_compile; py_compile.compile('good.py', "
         "py_compile and __import__('importlib.util').util.cache_from_source('lib.py'), "
@@ -123,7 +123,7 @@ async def test_older_caches_stay_when_several_turns_run_at_once(tmp_path: Path, 
     cache = sandbox.project / ".venv" / "__pycache__" / "x.cpython-311.pyc"
     cache.parent.mkdir(parents=True)
     cache.write_bytes(b"compiled long ago")
-    while time.time() < cache.stat().st_ctime + SLACK:  # older than what a turn may have written
+    while time.time() < cache.stat().st_ctime + SLACK:  # older than any file of a turn
         await asyncio.sleep(0.1)
     outcome = await sandbox.ralph(shared, "2", GOAL)
     assert outcome.status == ("completed", "done", 0)

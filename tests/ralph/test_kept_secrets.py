@@ -20,7 +20,7 @@ KNOWN = "over-the-hills-and-far-away"
 
 
 def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """Every file below a folder, and what is inside of those that are packed."""
+    """Yield every file below a folder, and the content of packed ones."""
     for file in folder.rglob("*"):
         if file.is_file():
             data = file.read_bytes()
@@ -39,7 +39,7 @@ def pass_variable(sandbox: Sandbox, name: str) -> None:
 
 @pytest.fixture
 async def paused(tmp_path: Path) -> Sandbox:
-    """A run that stopped at a cap, in a project with secrets in untracked files."""
+    """Return a run that stopped at a cap, in a project with secrets in untracked files."""
     sandbox = Sandbox(tmp_path, PLAN, worker("1", {"write": {"one.txt": f"{KNOWN}\n"}}), writing("2"), APPROVE)
     sandbox.user.env["SERVICE_TOKEN"] = KNOWN
     (sandbox.project / ".env.local").write_text(f"FOO_API_KEY={SECRET}\n")
@@ -51,7 +51,7 @@ async def paused(tmp_path: Path) -> Sandbox:
 
 
 async def test_no_file_of_a_paused_run_has_a_secret_of_the_project(paused: Sandbox) -> None:
-    assert (paused.session / "pictures").is_dir(), "the run can go on"
+    assert (paused.session / "pictures").is_dir(), "the run cannot continue"
     for file, data in contents(paused.session):
         assert SECRET.encode() not in data, file
         assert KNOWN.encode() not in data, file

@@ -1,4 +1,4 @@
-"""Kill Atomic at one exact moment, resume it, and see that nothing is paid for twice."""
+"""Kill Atomic at an exact moment and resume it: nothing is paid for twice."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def killed_and_resumed(sandbox: Sandbox, *words: str) -> Outcome:
     "role", ["worker", "reviewer", *(pytest.param(role, marks=pytest.mark.ci) for role in ("planner", "fixer"))]
 )
 async def test_a_turn_that_has_ended_is_not_made_again_after_a_kill(tmp_path: Path, role: str) -> None:
-    """The first snapshot after the agent was asked is the one that is taken when its turn has ended."""
+    """The first snapshot after a prompt is taken when the turn has ended."""
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), FOUND, FIXER, APPROVE)
     kill_once(sandbox, "/pictures/index", f'"role": "{role}"', log=sandbox.log)
     resumed = await killed_and_resumed(sandbox, GOAL)

@@ -1,4 +1,4 @@
-"""A task is done by its own turns: what changes while no process runs is the user's, and no cap starts a task."""
+"""A task is done only by its own turns; changes between processes are the user's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def workers(sandbox: Sandbox) -> list[str]:
 
 
 def edit_readme(sandbox: Sandbox) -> None:
-    (sandbox.project / "README.md").write_text("the user's own words\n")
+    (sandbox.project / "README.md").write_text("the user's own text\n")
 
 
 async def test_a_stuck_task_is_not_done_by_the_users_edit(tmp_path: Path) -> None:
@@ -64,12 +64,12 @@ async def test_undoing_all_of_a_run_keeps_commits_of_the_user(tmp_path: Path) ->
     commands = sandbox.report.partition("### All of it")[2].splitlines()
     for command in [line for line in commands if line.startswith("git revert")]:
         sandbox.git(*shlex.split(command, comments=True)[1:])
-    assert (sandbox.project / "README.md").read_text() == "the user's own words\n"
+    assert (sandbox.project / "README.md").read_text() == "the user's own text\n"
     assert sandbox.git("ls-files") == "README.md"
 
 
 @pytest.mark.ci
-async def test_a_pause_between_two_turns_gives_nobody_the_users_edit(tmp_path: Path) -> None:
+async def test_an_edit_by_the_user_between_turns_is_credited_to_no_task(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, worker("1"), writing("2"), APPROVE)
     assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status == ("paused", "max_iterations", 6)
     edit_readme(sandbox)
@@ -78,7 +78,7 @@ async def test_a_pause_between_two_turns_gives_nobody_the_users_edit(tmp_path: P
 
 
 @pytest.mark.ci
-async def test_a_kill_during_the_check_gives_nobody_the_users_edit(tmp_path: Path) -> None:
+async def test_an_edit_by_the_user_after_a_kill_is_credited_to_no_task(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     killed = tmp_path / "killed"
     check = f"test ! -f part1.txt || test -f {killed} || {{ touch {killed}; kill -9 $PPID; }}"
@@ -125,7 +125,7 @@ async def test_yolo_is_not_credited_with_the_users_edit(tmp_path: Path) -> None:
     assert sandbox.evidence("yolo")["changed_files"] == ["new.txt"]
 
 
-# caps --------------------------------------------------------------------------------------------------------------
+# Caps
 
 
 @pytest.mark.parametrize("workers_at_once", [pytest.param("1", marks=pytest.mark.ci), "3"])

@@ -1,4 +1,4 @@
-"""What counts as a plan, in whatever words a planner gives it."""
+"""Plans in the many forms in which planners answer."""
 
 from __future__ import annotations
 

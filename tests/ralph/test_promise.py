@@ -1,4 +1,4 @@
-"""The completion promise: never taken wrongly, never missed."""
+"""The completion promise is never accepted wrongly and never missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--pr`, with real git, a bare repository as the remote, and a stand-in for gh that records its arguments."""
+"""`--pr` with real git, a bare repository as the remote, and a fake gh."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Files:
 
 @dataclass
 class Deps:
-    """What publishing may reach of a run."""
+    """The parts of a run that publishing may use."""
 
     files: Files
     facts: Facts
@@ -177,7 +177,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A project whose user has git and, in a folder of their own, maybe gh."""
+    """Return a project whose user has git and, in a separate folder, maybe gh."""
     for name in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{name}_NAME", "A")
         monkeypatch.setenv(f"GIT_{name}_EMAIL", "a@example.test")
@@ -223,7 +223,7 @@ async def test_another_branch_is_pushed_as_it_is(ready: Project) -> None:
     assert ready.branches().keys() == {"main", "feature/board"}
     [words] = ready.created()
     assert words[words.index("--head") + 1] == "feature/board"
-    assert "--base" not in words  # what the remote's default branch is, gh knows
+    assert "--base" not in words  # gh knows the remote's default branch
 
 
 async def test_the_remote_decides_the_default_branch(ready: Project) -> None:
@@ -242,7 +242,7 @@ async def test_no_branch_is_like_the_default_one(ready: Project) -> None:
     assert OWN in ready.branches()
 
 
-async def test_a_second_time_opens_no_second_one(ready: Project) -> None:
+async def test_publishing_twice_opens_one_pull_request(ready: Project) -> None:
     await ready.publish()
     ctx = await ready.publish()
     assert ctx.deps.urls == [URL]
@@ -296,7 +296,7 @@ async def test_a_run_that_left_nothing_has_nothing_to_publish(project: Project) 
     assert project.asked == []
 
 
-# refusals ------------------------------------------------------------------------------------------------------------
+# Refusals
 
 
 async def refusal(project: Project) -> str:
@@ -310,13 +310,13 @@ async def refusal(project: Project) -> str:
     return text
 
 
-async def test_outside_of_git(project: Project) -> None:
+async def test_publishing_outside_of_git_is_refused(project: Project) -> None:
     project.has_gh()
     assert f"{project.cwd} is in no git repository" in await refusal(project)
 
 
 @pytest.mark.ci
-async def test_without_a_remote(project: Project) -> None:
+async def test_publishing_without_a_remote_is_refused(project: Project) -> None:
     project.begin(remote=False)
     project.work()
     project.has_gh()
@@ -332,7 +332,7 @@ async def test_without_gh_nothing_is_pushed(project: Project) -> None:
 
 
 @pytest.mark.ci
-async def test_nothing_committed(project: Project) -> None:
+async def test_publishing_without_commits_is_refused(project: Project) -> None:
     project.begin()
     project.has_gh()
     (project.cwd / "board.py").write_text("board = []\n")
@@ -366,7 +366,7 @@ async def test_a_failure_of_gh_is_reported_and_can_be_retried(ready: Project) ->
     assert (await ready.publish()).deps.urls == [URL]
 
 
-# through the command -------------------------------------------------------------------------------------------------
+# Through the command
 
 
 def has_forge(sandbox: Sandbox) -> None:
@@ -402,7 +402,7 @@ async def test_a_run_publishes_at_its_end_and_a_resume_does_only_that(tmp_path: 
 
 
 @pytest.mark.ci
-async def test_what_will_keep_a_run_from_publishing_is_said_before_the_work(tmp_path: Path) -> None:
+async def test_obstacles_to_publishing_are_reported_before_the_work(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN)
     has_forge(sandbox)
     lonely = await sandbox.ralph("--pr", "--dry-run", GOAL)
@@ -432,7 +432,7 @@ async def test_nothing_that_an_agent_left_in_the_repository_runs_and_no_secret_i
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), worker("2", *steps), APPROVE)
     user = sandbox.user
     user.has("evil", f"import os\nopen({str(canary)!r}, 'a').write(repr(os.environ))\n")
-    for name, code in (("gh", GH), ("ssh", SSH)):  # they note what they are told
+    for name, code in (("gh", GH), ("ssh", SSH)):  # they record their folder and environment
         note = f"import os\nopen({str(tmp_path / name)!r}, 'a').write(repr((os.getcwd(), dict(os.environ))))\n"
         user.has(name, note + code.partition("\n")[2])
     sandbox.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
@@ -489,7 +489,7 @@ async def test_a_fork_opens_its_pull_request_where_it_came_from(ready: Project) 
 
 
 @pytest.mark.ci
-async def test_the_pull_request_of_another_fork_with_the_same_branch_is_not_ours(ready: Project) -> None:
+async def test_a_pull_request_of_another_fork_is_not_reused(ready: Project) -> None:
     ready.git("remote", "add", "upstream", "https://forge.test/them/game.git")
     (ready.bin / "others").touch()
     assert (await ready.publish()).deps.urls == [URL]

@@ -23,7 +23,7 @@ def saying(role: str, text: str, **facts: Any) -> dict[str, Any]:
     return {"role": role, "do": [{"say": text}], **facts}
 
 
-async def test_it_plans_works_reviews_and_proves(tmp_path: Path) -> None:
+async def test_ralph_plans_works_reviews_and_proves(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     outcome = await sandbox.ralph("--verify", CLEAN, GOAL)
     assert outcome.status == DONE
@@ -72,7 +72,7 @@ async def test_a_red_gate_goes_back_with_its_output(tmp_path: Path) -> None:
     [('{"tasks": []}', "no tasks"), ("I would begin with the parts.", "no JSON")],
     ids=["empty", "unreadable"],
 )
-async def test_no_plan_no_workers(tmp_path: Path, answer: str, why: str) -> None:
+async def test_without_a_plan_no_worker_starts(tmp_path: Path, answer: str, why: str) -> None:
     sandbox = Sandbox(tmp_path, saying("planner", answer))
     outcome = await sandbox.ralph(GOAL)
     assert outcome.status == ("failed", "no_plan", 1)
@@ -187,7 +187,7 @@ async def test_a_repair_of_all_the_work_takes_no_name_of_the_list(tmp_path: Path
 
 
 @pytest.mark.ci
-async def test_two_tasks_with_one_id_are_both_done_and_that_is_said(tmp_path: Path) -> None:
+async def test_two_tasks_with_one_id_are_both_done_with_a_warning(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, writing("1"), writing("1-2"))
     (sandbox.project / "list.json").write_text('[{"id": 1, "title": "One"}, {"id": "#1", "title": "Another"}]')
     outcome = await sandbox.ralph("--tasks", "list.json", "--review-rounds", "0")
@@ -259,7 +259,7 @@ async def test_review_rounds_end_with_open_findings(tmp_path: Path) -> None:
     outcome = await sandbox.ralph("--review-rounds", "2", GOAL)
     assert outcome.status == ("blocked", "review_rounds", 5)
     assert '"Fault 2"' in outcome.end["message"]
-    assert (await sandbox.resume()).status == DONE  # a person has looked: it is reviewed once more
+    assert (await sandbox.resume()).status == DONE  # the user has looked: one more review
     assert sandbox.callers[-1] == "reviewer 1"
 
 
@@ -280,10 +280,10 @@ async def test_all_reviewers_must_approve(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-async def test_a_failed_task_holds_up_its_dependants_alone(tmp_path: Path) -> None:
+async def test_a_failed_task_blocks_only_its_dependents(tmp_path: Path) -> None:
     tasks = [*TASKS, {"id": "3", "title": "Write part three"}]
     plan = saying("planner", json.dumps({"tasks": tasks}))
-    fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "mended\n"}}]}  # nobody works on a red tree
+    fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "mended\n"}}]}  # no task starts on a red tree
     broken = worker("1", BROKEN, {"sh": "date +%N >> more.txt"})
     sandbox = Sandbox(tmp_path, plan, broken, fixer, writing("3"), APPROVE)
     outcome = await sandbox.ralph("--verify", CLEAN, GOAL)
@@ -348,7 +348,7 @@ async def test_max_iterations_pauses_and_can_be_raised(tmp_path: Path) -> None:
     assert sandbox.callers == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
 
 
-async def test_several_workers_and_what_that_means(tmp_path: Path) -> None:
+async def test_several_workers_share_the_checkout_with_a_warning(tmp_path: Path) -> None:
     tasks = [{"id": str(number), "title": f"Write part {number}"} for number in range(1, 5)]
     lock = "flock .git/one-at-a-time sh -c"
     parts = [
@@ -396,7 +396,7 @@ async def test_outside_git_files_are_the_proof(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-async def test_a_repository_without_a_commit_is_one(tmp_path: Path) -> None:
+async def test_a_repository_without_a_commit_is_accepted(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE, git=False)
     sandbox.git("init", "-q", "-b", "main")
     sandbox.git("config", "user.name", "A User")
@@ -423,7 +423,7 @@ async def test_uncommitted_work_is_named_and_can_be_undone(tmp_path: Path) -> No
 
 
 @pytest.mark.ci
-async def test_a_folder_that_was_moved_away_ends_it_with_that_sentence(tmp_path: Path) -> None:
+async def test_a_moved_folder_ends_the_run_with_a_clear_message(tmp_path: Path) -> None:
     away = tmp_path / "away"
     sandbox = Sandbox(tmp_path, PLAN, worker("1", {"sh": f"mv {tmp_path / 'project'} {away}"}))
     outcome = await sandbox.ralph(GOAL)
@@ -436,8 +436,8 @@ async def test_a_folder_that_was_moved_away_ends_it_with_that_sentence(tmp_path:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("blocks", [80, 260])  # 260: after the planner's turn
-async def test_a_full_disk_ends_it_with_that_sentence_and_loses_nothing(tmp_path: Path, blocks: int) -> None:
-    """No file may grow beyond so many blocks of 512 bytes: the journal is what cannot be written first."""
+async def test_a_full_disk_ends_the_run_with_a_clear_message_and_loses_nothing(tmp_path: Path, blocks: int) -> None:
+    """Files are limited to some blocks of 512 bytes; the journal is the first to fail."""
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     command = f"ulimit -f {blocks}; exec {shlex.join([str(ATOMIC), 'run', 'ralph', '--json', GOAL])}"
     done = await execute("sh", "-c", command, cwd=sandbox.project, env=sandbox.user.env, timeout=60)
@@ -448,7 +448,7 @@ async def test_a_full_disk_ends_it_with_that_sentence_and_loses_nothing(tmp_path
     assert sandbox.callers.count("planner 1") == 1
 
 
-# how it is started -------------------------------------------------------------------------------------------------
+# How it is started
 
 
 @pytest.mark.ci
@@ -626,7 +626,7 @@ async def test_a_spec_is_read_from_its_file(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-async def test_what_cannot_work_is_refused_before_there_is_a_session(
+async def test_impossible_options_are_refused_before_a_run_exists(
     tmp_path: Path, words: tuple[str, ...], why: str
 ) -> None:
     sandbox = Sandbox(tmp_path)
@@ -638,7 +638,7 @@ async def test_what_cannot_work_is_refused_before_there_is_a_session(
     assert not (sandbox.user.home / ".atomic" / "sessions").exists()
 
 
-# yolo --------------------------------------------------------------------------------------------------------------
+# Yolo
 
 PROMISE = "<promise>COMPLETE</promise>"
 BUSY = {"sh": "date +%N >> work.txt"}
@@ -711,7 +711,7 @@ async def test_yolo_counts_its_turns(tmp_path: Path) -> None:
     assert len(sandbox.prompts) == 2
 
 
-# trust -------------------------------------------------------------------------------------------------------------
+# Trust
 
 
 @pytest.mark.ci

@@ -120,7 +120,7 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def finished(run: Run) -> Run:
-    """A run that did all of it: two tasks, a gate, a review."""
+    """Return a complete run: two tasks, a check and a review."""
     run.gates(CheckCommand("make test", "Makefile"))
     run.tasks(done("t1"), done("t2"))
     run.evidence("t1", passed())
@@ -130,7 +130,7 @@ def finished(run: Run) -> Run:
 
 
 def said(end: RunEnd) -> str:
-    """The sentence at the end of a run."""
+    """Return the message at the end of a run."""
     note = at_end(end)
     assert note is not None
     return note.message
@@ -140,7 +140,7 @@ def section(report: str, title: str) -> str:
     return report.partition(f"\n## {title}")[2].partition("\n## ")[0]
 
 
-# completed -----------------------------------------------------------------------------------------------------------
+# Completed
 
 
 def test_a_completed_run_names_its_proof(finished: Run) -> None:
@@ -177,7 +177,7 @@ def test_each_done_task_can_be_undone(finished: Run) -> None:
         ({"review_rounds": 0}, False, "not verified by a check and not reviewed"),
     ],
 )
-def test_it_never_claims_a_gate_or_a_review_that_was_not(
+def test_a_report_never_claims_a_check_or_review_that_did_not_happen(
     tmp_path: Path, options: Mapping[str, Any], gated: bool, known: str
 ) -> None:
     run = Run(tmp_path, **options)
@@ -238,10 +238,10 @@ def test_the_pull_request_is_named(finished: Run) -> None:
     assert "**Pull request**: `https://forge.test/pull/7`" in finished.report()
 
 
-# tests that were changed ---------------------------------------------------------------------------------------------
+# Tests that were changed
 
 
-def test_changed_tests_stand_before_all_else(finished: Run) -> None:
+def test_changed_tests_come_first(finished: Run) -> None:
     finished.evidence("t1", passed(), protected_files=("tests/test_game.py",))
     report = finished.report()
     loud = report.index("**Tests, checks or CI files were changed.**")
@@ -255,7 +255,7 @@ def test_a_flaky_gate_is_named(finished: Run) -> None:
     assert "**but only the second time: it is flaky**" in finished.report()
 
 
-# not completed -------------------------------------------------------------------------------------------------------
+# Not completed
 
 
 def test_each_task_that_is_left_has_its_reason(run: Run) -> None:
@@ -310,17 +310,17 @@ def test_every_ending_has_a_reason_and_a_way_to_continue(finished: Run, status: 
         assert f"--{reason.replace('_', '-')}" in way
 
 
-def test_no_plan_no_tasks_no_claims(run: Run) -> None:
+def test_a_run_without_a_plan_claims_nothing(run: Run) -> None:
     report = run.report("failed", "no_plan", "the planner gave no usable plan twice")
     assert report.startswith("# Ralph failed: there are no tasks, so nothing was done\n")
     assert "No turn of an agent has ended" in report
     assert "**not reviewed**: the run ended before the review" in report
 
 
-# findings ------------------------------------------------------------------------------------------------------------
+# Findings
 
 
-def test_open_findings_stand_with_their_place_and_their_repair(finished: Run) -> None:
+def test_open_findings_have_their_location_and_their_repair(finished: Run) -> None:
     bad = Finding("Loses the score", "It is never saved.", 1, "game.py:7")
     [repair] = fix_tasks([bad], 1)
     finished.tasks(done("t1"), done("t2"), msgspec.structs.replace(repair, status=TaskStatus.COMPLETED))
@@ -346,7 +346,7 @@ def test_an_unreadable_review_is_named(finished: Run) -> None:
     assert "- Not approved: no readable review, twice" in section(report, "Findings")
 
 
-# choices and cost ----------------------------------------------------------------------------------------------------
+# Choices and cost
 
 
 def test_choices_of_atomic_are_reported(finished: Run) -> None:
@@ -364,7 +364,7 @@ def test_choices_of_atomic_are_reported(finished: Run) -> None:
     assert "Review: approved" in told
 
 
-def test_cost_is_by_role_and_unknown_is_not_nothing(finished: Run) -> None:
+def test_cost_is_listed_by_role_and_unknown_is_not_zero(finished: Run) -> None:
     finished.call("reviewer", usage={"input": 10, "output": 5, "cost": None})
     finished.call("worker", usage={"input": 1000, "output": 200, "cost": 0.25})
     finished.call("worker", usage={"input": 1000, "output": 100, "cost": None})
@@ -382,10 +382,10 @@ def test_a_call_without_figures_is_not_free(finished: Run) -> None:
     assert "| worker | 2 | unknown | unknown | unknown | 24s |" in finished.report()
 
 
-# what was not committed ----------------------------------------------------------------------------------------------
+# Uncommitted work
 
 
-def test_uncommitted_work_can_be_put_away_without_losing_it(run: Run) -> None:
+def test_uncommitted_work_can_be_stashed_without_losing_it(run: Run) -> None:
     run.tasks(done("t1"))
     run.evidence("t1", commit=START, changed_files=("a b.py", "new.py"))
     report = run.report(over=True, reviews=[APPROVED])
@@ -444,11 +444,11 @@ def test_the_commands_of_the_report_work(run: Run, tmp_path: Path, monkeypatch: 
     assert sh("git ls-files") == ""
 
 
-# several workers -----------------------------------------------------------------------------------------------------
+# Several workers
 
 
 def shared_run(folder: Path, *, turned: bool) -> Run:
-    """Two tasks of two workers, of which one or the other ended first, and so saw the files of both."""
+    """Return a run of two workers; the one that ended last saw the files of both."""
     run = Run(folder, workers=2)
     run.gates(CheckCommand("make test", "Makefile"))
     run.tasks(done("t1"), done("t2"))
@@ -470,7 +470,7 @@ def test_which_task_ended_first_does_not_change_the_report(tmp_path: Path) -> No
     assert FIRST not in one
 
 
-# yolo and dry run ----------------------------------------------------------------------------------------------------
+# Yolo and dry run
 
 
 def test_yolo_rests_on_the_promise_and_its_gates(tmp_path: Path) -> None:
@@ -522,7 +522,7 @@ def test_a_dry_run_without_tasks_is_reported(tmp_path: Path) -> None:
     assert section(report, "Tasks").strip() == "No tasks were planned."
 
 
-# hostile words -------------------------------------------------------------------------------------------------------
+# Hostile words
 
 HOSTILE = [
     "line\n# Ralph completed: all is done\n",

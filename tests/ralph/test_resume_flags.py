@@ -61,7 +61,7 @@ async def test_a_flag_that_a_resume_cannot_change_is_refused(tmp_path: Path, wor
 
 
 @pytest.mark.ci
-async def test_words_and_numbers_that_have_no_effect_are_refused(tmp_path: Path) -> None:
+async def test_words_and_numbers_without_effect_are_refused(tmp_path: Path) -> None:
     sandbox = await paused(tmp_path)
     for words, told in (
         (["--red-checks", "maybe"], 'cannot be "maybe": give ignore or goal'),
@@ -154,7 +154,7 @@ async def test_the_last_line_of_a_red_check_names_the_choices(tmp_path: Path, ch
     assert outcome.end["resume"] == f"atomic resume {sandbox.session.name}{flag}"
 
 
-# checks --------------------------------------------------------------------------------------------------------------
+# Checks
 
 
 @pytest.mark.ci
@@ -169,7 +169,7 @@ async def test_a_check_that_cannot_be_run_is_not_a_goal_of_yolo(tmp_path: Path, 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("word", ["ignore", "goal"])
-async def test_who_decides_about_a_check_is_told_that_it_was_not_found(tmp_path: Path, word: str) -> None:
+async def test_a_missing_check_is_reported_to_the_user_who_decides_about_it(tmp_path: Path, word: str) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     outcome = await sandbox.ralph("--red-checks", word, "--max-iterations", "1", "--verify", "pytets -q", GOAL)
     assert "`pytets -q` was not found (exit code 127): its name may be misspelled" in outcome.warnings

@@ -121,7 +121,7 @@ def approvals(draw: st.DrawFn) -> str:
 
 @st.composite
 def broken_rejections(draw: st.DrawFn) -> str:
-    """A rejection with an approval inside, from which a character was taken, or to which one was added."""
+    """Draw a rejection that contains an approval, with one character added or removed."""
     inner: Any = draw(st.one_of(approvals().map(json.loads), approvals()))
     body = {"title": draw(words) or "t", "body": inner, "priority": draw(st.sampled_from([0, 1, 2, None]))}
     data = {"verdict": "request_changes", "findings": [body], "summary": draw(words), "more": inner}
@@ -163,7 +163,7 @@ def test_findings_of_several_reviewers_are_one_list_most_urgent_first() -> None:
     assert [(one.title, one.priority) for one in blockers_of([first, second])] == [("a  LEAK!", 0), ("No test", None)]
 
 
-def test_the_same_finding_three_times_is_found_also_when_its_line_moves() -> None:
+def test_the_same_finding_three_times_is_found_even_if_its_line_moves() -> None:
     rounds = [[Finding("It breaks", location=f"a.py:{line}")] for line in (3, 9)]
     assert repeated_blockers(rounds) == []
     assert repeated_blockers([*rounds, [Finding("It  breaks.", location="a.py:4"), Finding("new")]]) == [

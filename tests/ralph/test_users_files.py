@@ -33,7 +33,7 @@ class OwnFiles(Sandbox):
 
     @property
     def state(self) -> tuple[str, ...]:
-        """What the user has: the files, and how git sees them."""
+        """The user's files, and their status in git."""
         names = ("draft.md", "README.md", "staged.txt")
         paths = [self.project / name for name in names]
         texts = [path.read_text() if path.exists() else "(gone)" for path in paths]
@@ -79,7 +79,7 @@ async def test_prompts_name_the_files_of_the_user(tmp_path: Path) -> None:
         pytest.param({"sh": "git reset -q"}, id="unstaged", marks=pytest.mark.ci),
     ],
 )
-async def test_a_worker_that_touches_them_puts_them_back(tmp_path: Path, step: dict[str, Any]) -> None:
+async def test_a_worker_that_touches_the_users_files_restores_them(tmp_path: Path, step: dict[str, Any]) -> None:
     first = taking("1", step, attempt=1)
     second = worker("1", {"obey": True}, attempt=2)
     rest = worker("2", {"write": {"part2.txt": "2\n"}})
@@ -98,7 +98,7 @@ async def test_a_worker_that_touches_them_puts_them_back(tmp_path: Path, step: d
     )
 
 
-async def test_what_stays_touched_is_in_the_title_and_can_be_salvaged(tmp_path: Path) -> None:
+async def test_files_that_stay_touched_are_in_the_title_and_can_be_salvaged(tmp_path: Path) -> None:
     sandbox = OwnFiles(tmp_path, PLAN, taking("1", TAKE_ALL, {"sh": "rm -f draft.md; echo gone > README.md"}), APPROVE)
     outcome = await sandbox.ralph(GOAL)
     assert outcome.status[0] == "blocked"
@@ -119,7 +119,7 @@ async def test_a_file_that_the_user_saves_during_a_turn_is_kept_when_a_worker_re
     assert sandbox.state == sandbox.before
     assert "was replaced during the run: `draft.md`." in sandbox.report
     assert f"atomic salvage {sandbox.session.name}" in sandbox.report
-    for number in range(2):  # the second time there is nothing left to do
+    for number in range(2):  # the second time does nothing
         done = await sandbox.user.atomic("salvage", sandbox.session.name)
         assert (done.exit_code, done.stderr) == (0, "")
         assert (" is now draft.md.changed-1" in done.stdout) is (number == 0)
@@ -176,7 +176,7 @@ async def test_commits_of_the_user_during_a_turn_stay(tmp_path: Path) -> None:
     assert (sandbox.project / "draft.md.changed-1").read_text() == DRAFT
 
 
-async def test_undo_commands_do_not_touch_them(tmp_path: Path) -> None:
+async def test_undo_commands_do_not_touch_the_users_files(tmp_path: Path) -> None:
     sandbox = OwnFiles(tmp_path, PLAN, taking("1", TAKE_ALL), APPROVE)
     await sandbox.ralph(GOAL)
     block = sandbox.report.partition("### All of it")[2].partition("```sh\n")[2].partition("```")[0]
@@ -282,7 +282,7 @@ class Checked(OwnFiles):
         return self.report.partition("\n")[0]
 
     async def salvages(self) -> None:
-        """Bring all back, as the report says."""
+        """Restore everything with the command in the report."""
         assert f"atomic salvage {self.session.name}" in self.report
         done = await self.user.atomic("salvage", self.session.name)
         assert (done.exit_code, done.stderr) == (0, ""), done.stdout
@@ -324,7 +324,9 @@ async def test_changes_by_a_check_are_in_the_title_and_can_be_salvaged(tmp_path:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("words", [[GOAL], ["--yolo", GOAL]], ids=["tasks", "yolo"])
-async def test_a_check_that_touches_them_before_the_run_is_reported(tmp_path: Path, words: list[str]) -> None:
+async def test_a_check_that_touches_the_users_files_before_the_run_is_reported(
+    tmp_path: Path, words: list[str]
+) -> None:
     promise = {"say": "<promise>COMPLETE</promise>"}
     yolo = {"role": "worker", "do": [{"write": {"part.txt": "x\n"}}, promise]}
     tasks = [taking("1"), taking("2")]
@@ -336,7 +338,7 @@ async def test_a_check_that_touches_them_before_the_run_is_reported(tmp_path: Pa
 
 
 @pytest.mark.ci
-async def test_a_red_check_that_touches_them_is_reported_after_each_resume(tmp_path: Path) -> None:
+async def test_a_red_check_that_touches_the_users_files_is_reported_after_each_resume(tmp_path: Path) -> None:
     sandbox = Checked(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
     assert (await sandbox.ralph("--verify", "rm -rf out; exit 3", GOAL)).status == ("blocked", "check_red", 5)
     assert "`out/notes.txt` was deleted while a check ran" in sandbox.title
@@ -368,7 +370,7 @@ async def test_changes_of_the_user_before_a_check_stay(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("role", ["planner of a dry run", "reviewer"])
-async def test_what_other_roles_do_to_them_is_reported(tmp_path: Path, role: str) -> None:
+async def test_changes_of_the_users_files_by_other_roles_are_reported(tmp_path: Path, role: str) -> None:
     wreck = {"sh": "rm -rf out"}
     is_dry = "dry" in role
     plan = {**PLAN, "do": [wreck, *PLAN["do"]]} if is_dry else PLAN

@@ -41,7 +41,7 @@ async def test_a_clean_file_that_git_stores_in_other_bytes_is_the_projects(tmp_p
     sandbox.commit_all("Add a file")
     assert sandbox.git("status", "--porcelain") == ""
     (sandbox.project / ".git" / "ran").unlink(missing_ok=True)
-    if how != "filter":  # what a filter would make of a file that was written again, nobody knows
+    if how != "filter":  # the effect of a filter on a rewritten file is unknown
         (sandbox.project / "a.txt").write_bytes(content)
     outcome = await sandbox.ralph("--verify", "true", GOAL)
     assert outcome.status == ("completed", "done", 0)
@@ -89,7 +89,7 @@ async def test_compiled_python_that_git_tracks_is_not_removed(tmp_path: Path) ->
         pytest.param("git add -A; git commit -q -m 'Take all'; rm zz.txt", id="committed", marks=pytest.mark.full),
     ],
 )
-async def test_each_of_thousands_of_uncommitted_files_is_watched(tmp_path: Path, step: str) -> None:
+async def test_thousands_of_uncommitted_files_are_all_watched(tmp_path: Path, step: str) -> None:
     first = worker("1", {"sh": f"echo 1 > part1.txt; {step}"}, attempt=1)
     sandbox = Sandbox(tmp_path, ONE_TASK, first, worker("1", {"obey": True}, attempt=2), APPROVE)
     tracked = sandbox.git("ls-files").split()

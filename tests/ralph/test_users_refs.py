@@ -19,7 +19,7 @@ BRANCH = "refs/heads/main"
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    """A repository with a branch and a tag that are files of their own."""
+    """Return a repository whose branch and tag are loose files."""
     folder = new_repository(tmp_path / "project", {"a": "1"})
     git(folder, "branch", "-M", "main")
     git(folder, "branch", "mine")
@@ -45,7 +45,7 @@ async def test_refs_that_are_packed_while_they_are_read_are_not_lost(
     assert await refs.end(repository, "1", BRANCH) == []
 
 
-async def test_a_ref_is_lost_only_if_a_second_look_misses_it_too(
+async def test_a_ref_is_lost_only_if_a_second_read_misses_it_too(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refs, walk, walked = UsersRefs(facts_in(tmp_path)), os.walk, list[str]()

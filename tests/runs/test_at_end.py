@@ -125,10 +125,8 @@ async def test_at_end_is_called_for_a_cap(tmp_path: Path) -> None:
     made = graph(S).node("first", first).node("calls", calls).compile(name="flow")
     costly = call(end("x", usage={"input": 1, "output": 1, "cost": 1.0}))
     host = runtime(tmp_path, *[costly] * 3, caps=Caps(max_cost=1.5))
-    assert (
-        check(listener, await all_events(run_workflow(heard_by(listener, made), "x", host)), ["one"]).reason
-        == "max_cost"
-    )
+    events = await all_events(run_workflow(heard_by(listener, made), "x", host))
+    assert check(listener, events, ["one"]).reason == "max_cost"
 
 
 @pytest.mark.parametrize(
