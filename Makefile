@@ -88,11 +88,11 @@ fmt: setup ## format the code and repair what can be repaired
 demo: setup-demo ## Ralph builds a small program, from plan to review and fix; no key, no network
 	.venv/bin/atomic demo
 
-record-demo: setup ## record the demo anew: real Claude Code on the scripted model (two minutes)
+record-demo: setup ## record the demo again: real Claude Code on the scripted model (two minutes)
 	$(PY) scripts/record_demo.py
-	$(PY) scripts/picture_demo.py
+	$(PY) scripts/draw_demo.py
 
-screenshots: setup ## take the pictures of the screen that the documentation shows
+screenshots: setup ## draw the screenshots of the documentation
 	$(PY) scripts/screenshots.py
 
 torture: setup ## kill and resume a run N times: make torture N=200 SEED=1

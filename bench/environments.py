@@ -1,7 +1,7 @@
-"""Each engine has a Python of its own: Atomic and the bounds run in `.venv`, each peer in `.bench/<name>`.
+"""Python environments: Atomic and the bounds run in `.venv`, each peer in `.bench/<name>`.
 
-Installing is the only thing here that uses the network. A stamp in the environment says what was installed, so the
-second time nothing happens.
+Only the installation uses the network. A stamp in the environment records the installed
+versions, so a second installation does nothing.
 """
 
 import hashlib
@@ -49,10 +49,10 @@ def python_of(engine: str) -> Path:
 
 
 def install(peer: str) -> None:
-    """Make the peer's environment unless it is there already.
+    """Create the peer's environment unless it exists.
 
     Raises:
-        InstallError: with what pip said.
+        InstallError: pip failed; the message has its output.
     """
     wanted = hashlib.sha256(f"{sys.version}{PEERS[peer]}{constraints_of(peer).read_text()}".encode()).hexdigest()
     stamp = HOME / peer / "installed"

@@ -1,6 +1,7 @@
-"""Run jobs, each in a fresh process of the engine's own interpreter, and collect what they print.
+"""Run jobs, each in a fresh process of the engine's interpreter, and collect the output.
 
-A round runs every job with every engine in turn, so that a slow minute of a shared machine hits all of them alike.
+A round runs every job with every engine in turn, so that a slow minute of a shared machine
+affects all of them.
 """
 
 import os

@@ -79,5 +79,5 @@ def once_us_async(run: Callable[[], Coroutine[object, object, object]], *, units
 
 
 def bytes_on_disk(path: Path) -> float:
-    """Return the size of the database and of the files that SQLite keeps beside it."""
+    """Return the size of the database and of SQLite's files next to it."""
     return float(sum(file.stat().st_size for file in path.parent.glob(path.name + "*")))

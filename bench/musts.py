@@ -21,7 +21,7 @@ class Must:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was measured for a must; None: not in this run."""
+    """The measured number of a must; None: not in this run."""
 
     must: Must
     number: float | None

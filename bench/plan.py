@@ -29,7 +29,7 @@ IMPORTS = {
     "langgraph": "import langgraph.graph",
 }
 
-# What the `atomic` beside the interpreter is started with; the bound is an interpreter that does nothing.
+# Arguments of the `atomic` command; the bound is an interpreter that does nothing.
 STARTS = {"version_cpu": "--version", "help_cpu": "--help"}
 
 

@@ -1,4 +1,4 @@
-"""Measure Atomic beside hand-written code and the other engines; exit 1 where a must of the specification is missed.
+"""Measure Atomic, hand-written code and other engines; exit 1 if a required bound is missed.
 
 .venv/bin/python bench/run.py [--only chain,loop] [--rounds 5] [--no-peers] [--quick] [--write docs/benchmarks.md]
 """

@@ -1,9 +1,8 @@
-"""The screen, measured from outside: a terminal of its own, keys that are typed, bytes that come back.
+"""Measure the screen from outside: a terminal, typed keys, and the bytes that come back.
 
-CPU is that of the processes that paint: the supervisor and the screen, without the engine, which is a scripted one.
-A key's time is from the moment when it is written to the bytes after which the terminal shows it; its CPU is what the
-screen used in between, also for what else it had to do. Where others use the machine too, the time is theirs as much
-as ours: then the CPU is judged and the time is only shown.
+CPU time counts the supervisor and the screen, without the scripted engine. A key's time
+ends at the bytes that show it; its CPU time is everything the screen used in between. On a
+shared machine the wall time depends on others: then only the CPU time is judged.
 """
 
 import os
@@ -31,7 +30,7 @@ KEYS = 100
 PAGES = 60
 LEAVES = 5
 IDLE_SECONDS = 10.0
-MOST_PRESSURE = 20.0  # percent; above that a time says little about the program
+MOST_PRESSURE = 20.0  # percent; above it, a wall time means little
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SCREEN = (sys.executable, "-m", "tests.tui.terminal.scripted_screen")
 SKELETON = (sys.executable, str(ROOT / "bench" / "skeleton.py"))
@@ -73,7 +72,7 @@ ROWS = (
 
 @dataclass
 class Screens:
-    """What was measured, by program and metric."""
+    """Measured numbers by program and metric."""
 
     numbers: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
     pressure: float = 0.0  # how long a process waited for a core, in percent of the time
@@ -127,7 +126,7 @@ def measure_screens(say: Callable[[str], None]) -> Screens:
     return results
 
 
-# parts --------------------------------------------------------------------------------------------------------------
+# Parts
 
 
 def _start(results: Screens) -> None:
@@ -229,7 +228,7 @@ def _program(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join(filter(None, places)))
 
 
-# tools --------------------------------------------------------------------------------------------------------------
+# Tools
 
 
 @contextmanager
@@ -278,7 +277,8 @@ def _settle(window: Window) -> None:
         sleep(0.05)
 
 
-Times = list[tuple[float, float]]  # milliseconds from a key to its picture, and the CPU in between
+# Milliseconds from a key to its frame, and the CPU time in between.
+Times = list[tuple[float, float]]
 
 
 def _add_times(results: Screens, program: str, metric: str, times: Times) -> None:

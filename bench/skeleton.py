@@ -1,4 +1,4 @@
-"""The bare terminal program: Textual with an empty transcript, a prompt and a status line, and nothing behind them."""
+"""A minimal Textual program: an empty transcript, a prompt and a status line."""
 
 from textual.app import App, ComposeResult
 from textual.widgets import Static, TextArea

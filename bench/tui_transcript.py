@@ -1,8 +1,8 @@
-"""What the transcript costs: a stream of 100 KB, and a conversation of 5,000 messages; CPU of the whole process.
+"""Measure the CPU time of the transcript: a stream of 100 KB, and 5,000 messages.
 
     PYTHONPATH=src python bench/tui_transcript.py [stream|long]
 
-Each runs in a process and a terminal (pty) of its own, which is read as fast as it is written.
+Each runs in its own process and terminal (pty), which is read without delay.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A first durable workflow: count words in files, one step for each, and pick up where it was cut.
+"""A first durable workflow: count words in files, and continue after an interruption.
 
     python examples/hello.py README.md CHANGELOG.md
 
-Kill it while it runs (Ctrl+C, or `kill -9`) and start it again with the same words: finished files are not read twice.
+Kill it while it runs (Ctrl+C, or `kill -9`) and start it again with the same arguments: no finished file is read twice.
 """
 
 from __future__ import annotations

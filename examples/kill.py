@@ -27,7 +27,7 @@ KILL_AT = "unit-tests"
 
 
 class Release(State):
-    """What the workflow knows between two steps."""
+    """The state between two steps."""
 
     chapters: Annotated[list[str], reducers.concat] = []
     checks: Annotated[dict[str, str], reducers.merge] = {}
@@ -35,7 +35,7 @@ class Release(State):
 
 
 def work(id: str, seconds: float, update: Callable[[Release], dict[str, Any]] | None = None) -> Node[Release]:
-    """Return a node that works for a while, prints what it does, and adds a line to the ledger."""
+    """Return a node that works for a while, prints its progress, and extends the ledger."""
 
     async def run(ctx: NodeContext[Release]) -> dict[str, Any]:
         again = "" if ctx.attempt == 1 else f"   again, attempt {ctx.attempt}: it was cut off"
@@ -89,7 +89,7 @@ async def work_on_the_run(answer: str | None) -> int:
 
 
 def start(folder: Path, *words: str, kill_at: str | None = None) -> int:
-    """Run this file as a process of its own; kill it the hard way when it says that `kill_at` has begun."""
+    """Run this file in a new process; kill it with SIGKILL when `kill_at` has begun."""
     command = [sys.executable, "-P", str(Path(__file__).resolve()), "--work", *words]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -102,7 +102,7 @@ def start(folder: Path, *words: str, kill_at: str | None = None) -> int:
 
 
 def show_journal(folder: Path) -> set[str]:
-    """Print what the killed process left, and return the steps that must not run again."""
+    """Print the journal of the killed process; return the steps that must not run again."""
     with SqliteJournal(folder / "journal.db") as journal:
         records = journal.records(RUN)
         state = release.load(journal, RUN)

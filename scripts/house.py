@@ -1,6 +1,6 @@
 """Count what makes the code hard to read, room by room.
 
-A room is a package of `src/atomic`; modules beside the packages are the room "top level".
+A room is a package of `src/atomic`; modules next to the packages are the room "top level".
 
     scripts/house.py                   the table
     scripts/house.py --show doors 20   and 20 of the places that one column counts
@@ -97,7 +97,7 @@ class Module:
 
 
 def read_modules(root: Path) -> list[Module]:
-    """Return the modules of the package and, as the room "tests", those of the tests."""
+    """Return the modules of the package, and the modules of the tests as the room "tests"."""
     modules: list[Module] = []
     source = root / "src"
     for path in sorted((source / PACKAGE).rglob("*.py")):

@@ -246,7 +246,7 @@ class Room:
 
 
 def without_code(text: str) -> str:
-    """Blank out code, addresses and tags; keep the line breaks."""
+    """Replace code, addresses and tags by blanks; keep the line breaks."""
     patterns = (
         r"(?ms)^[ \t]*(```|~~~).*?^[ \t]*\1",  # a fenced block
         r"(?s)<!--.*?-->",

@@ -1,8 +1,8 @@
-"""Record the demo: real Claude Code on the scripted model does the work, and `atomic run --record` writes it down.
+"""Record the demo: Claude Code on the scripted model works, `atomic run --record` records.
 
-What the model says is here; the files that it writes are those in scripts/demo/end/, with faults that the run finds. It
-begins with those in scripts/demo/start/.
-The recording is kept beside the workflow that brings the demo; look at the difference before you keep it.
+The model's answers are in this file. The run begins with the files in scripts/demo/start/
+and writes those in scripts/demo/end/, with faults that it has to find. The recording is
+stored with the workflow of the demo; review the difference before you commit it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ START, FILES = (Path(__file__).parent / "demo" / name for name in ("start", "end
 LONGEST_PAUSE = 0.16  # seconds
 TESTS = "python3 -m unittest -q"
 
-# The faults: what is right, and what was written first.
+# The faults: the right line, and the line that is written first.
 WRAPPED = "Counter(((x + dx) % width, (y + dy) % height) for x, y in alive for dx, dy in NEIGHBOURS)"
 ENDLESS = "Counter((x + dx, y + dy) for x, y in alive for dx, dy in NEIGHBOURS)"
 ALL_ROWS, EVEN_ROWS = "range(0, height, 2)", "range(0, height - 1, 2)"
@@ -111,11 +111,11 @@ APPROVED = {
 }
 
 
-# what the model says -----------------------------------------------------------------------------------------------
+# Answers of the model
 
 
 def script_of(prompt: str) -> str | None:
-    """The script for a prompt, by its first line; a reviewer that is told of older findings looks a second time."""
+    """Return the script for a prompt; a reviewer that gets older findings is the second."""
     head = re.match(r"\[atomic role=(\w+)(?: task=(\S+))? attempt=(\d+)\]", prompt)
     if head is None:
         return None
@@ -126,7 +126,7 @@ def script_of(prompt: str) -> str | None:
 
 
 class Writer:
-    """The words of one who works in the project."""
+    """Builds the tool calls of an agent that works in the project."""
 
     def __init__(self, project: Path) -> None:
         self._project = project
@@ -158,7 +158,7 @@ class Writer:
 
 
 def turn(thought: str, *words: Any, pause: float = 0.5, tokens: int = 400) -> list[Any]:
-    """One answer of the model: it thinks, pauses, and says or does something."""
+    """Return one answer of the model: it thinks, pauses, then writes or calls a tool."""
     return [Pause(pause), Think(thought), Pause(pause / 2), *words, Tokens(input=900, output=tokens, cached=14_000)]
 
 
@@ -243,16 +243,16 @@ def scripts(project: Path) -> dict[str, Any]:
 
 
 def _with_odd_test() -> tuple[str, str]:
-    """From the end of the test file as it was written first to its end with the test."""
+    """Return the end of the first test file, and its replacement with one more test."""
     last = '        self.assertIn("glider", lines[0])\n'
     return last, last + ODD_TEST
 
 
-# the run -----------------------------------------------------------------------------------------------------------
+# The run
 
 
 async def record(kept: Path) -> None:
-    """Record the run; the file is replaced only when all went well."""
+    """Record the run; replace the file only if everything succeeded."""
     definition = next(one for one in builtin_workflows() if one.demo is not None)
     demo = definition.demo
     assert demo is not None
@@ -278,7 +278,7 @@ async def record(kept: Path) -> None:
 
 
 def write_start(file: Path) -> None:
-    """Keep the files that the run begins with, as the package brings them along."""
+    """Write the files that the run begins with into the package."""
     names = sorted(path for path in START.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     texts = {path.relative_to(START).as_posix(): path.read_text("utf-8") for path in names}
     file.parent.mkdir(exist_ok=True)
@@ -291,7 +291,7 @@ def _is_as_planned(wanted: Path, made: Path) -> bool:
 
 
 def settled(file: Path, project: Path, folder: Path) -> list[str]:
-    """Take the names of this machine and of this run out of the recording; how long each call plays."""
+    """Remove names of this machine and run from the recording; return the length of calls."""
     header, *calls = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     header["command"] = ["atomic", "run", "--record", file.name]
     for call in calls:
@@ -307,7 +307,7 @@ def settled(file: Path, project: Path, folder: Path) -> list[str]:
 
 
 def _names(calls: list[dict[str, Any]], project: Path, folder: Path) -> dict[str, str]:
-    """What is of this machine and of this run, with what stands for it in the recording; what is longer comes first."""
+    """Return replacements for names of this machine and run, the longest first."""
     prefix = subprocess.check_output(["python3", "-c", "import sys; print(sys.base_prefix)"], text=True).strip()
     sessions = dict.fromkeys(call["session"] for call in calls)
     return {
@@ -320,7 +320,7 @@ def _names(calls: list[dict[str, Any]], project: Path, folder: Path) -> dict[str
 
 
 def _without_long_pauses(events: list[Any]) -> list[Any]:
-    """Nobody wants to watch how a program starts: the order and the rhythm stay."""
+    """Shorten the long pauses at the start of a program; keep the order and the rhythm."""
     played, last, now = [], 0.0, 0.0
     for seconds, event in events:
         now, last = now + min(seconds - last, LONGEST_PAUSE), seconds

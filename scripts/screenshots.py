@@ -1,6 +1,6 @@
-"""Take the pictures of the screen that the documentation shows: `make screenshots` writes docs/screens/*.svg.
+"""Draw the screenshots of the documentation: `make screenshots` writes docs/screens/*.svg.
 
-They are states of the real app, the same that the tests compare with their references.
+They show states of the real app, the same ones that the tests compare.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.tui.snapshots.capture import frames_of  # noqa: E402
 from tests.tui.snapshots.images import svg_of  # noqa: E402  # found from anywhere
 from tests.tui.snapshots.states import STATES  # noqa: E402
 
-PICTURES = {
+SCREENSHOTS = {
     "everything": ("120x40", "dark", "A workflow, its agents and tasks, three questions, and a conversation beside it"),
     "answer": ("120x40", "light", "An answer with a table and code"),
     "idle": ("80x24", "dark", "Before the first word"),
@@ -29,7 +29,7 @@ PICTURES = {
 async def main() -> None:
     folder = ROOT / "docs" / "screens"
     folder.mkdir(exist_ok=True)
-    for name, (size, theme, title) in PICTURES.items():
+    for name, (size, theme, title) in SCREENSHOTS.items():
         states = [state for state in STATES if state.name == name]
         async for _, frames in frames_of(states, size):
             (folder / f"{name}.svg").write_text(svg_of(frames[theme], title), "utf-8")

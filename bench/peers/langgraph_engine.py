@@ -3,7 +3,7 @@
 Chains, loops and streams are measured with `invoke` (sync nodes, its quicker way) and `ainvoke` (async nodes); the
 better number counts. Durable steps use `SqliteSaver` with `synchronous=FULL` and `durability="sync"`, so that a step
 is on the disk before the next one starts, as Atomic guarantees; once with the usual `operator.add` reducer and once
-with its `DeltaChannel` (beta), which stores the additions alone. A resume is `invoke(None)` for one more step; opening
+with its `DeltaChannel` (beta), which stores only the additions. A resume is `invoke(None)` for one more step; opening
 the database and compiling the graph are left out.
 """
 

@@ -1,4 +1,4 @@
-"""Atomic in memory, by its public names alone: builder chains, `run` and `stream` without a journal."""
+"""Atomic in memory through its public names: builder chains, `run` and `stream`."""
 
 import asyncio
 from collections.abc import Callable

@@ -16,7 +16,7 @@ COUNT = 1000
 TEXTS = ("c", "co", "code", "rev", "task-7", "zzz", "ommit", "skl9")
 BODY = "\n".join(f"Line {i} of a prompt of the usual length, with `code` and $ARGUMENTS in it." for i in range(60))
 
-# How real files look: mostly plain lines, some YAML over several lines, some that are no YAML at all.
+# Like real files: mostly plain lines, some YAML over several lines, some invalid YAML.
 HEADS = (
     "name: {name}\ndescription: Reviews code that has changed, and says what to do about it\nmodel: sonnet",
     "name: {name}\ndescription: Finds files\ntools: Read, Grep, Glob, Bash(git log:*)\nargument-hint: [file] [depth]",
@@ -74,7 +74,7 @@ def entities(folder: Path, _: dict[str, Any]) -> Metrics:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     home.mkdir()
-    first, registry = load(project, home)  # with the import of all that it needs
+    first, registry = load(project, home)  # includes the imports
     loads = [load(project, home)[0] for _ in range(ROUNDS)]
     unchanged = [timed(registry.refresh) for _ in range(ROUNDS)]
     expect([changed for _, changed in unchanged], [False] * ROUNDS)

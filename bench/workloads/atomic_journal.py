@@ -40,7 +40,7 @@ class Log(State):
 
 
 class Ballast(State):
-    """A number that every step raises, beside a text that never changes."""
+    """A number that every step raises, next to a text that never changes."""
 
     n: int = 0
     ballast: str = ""

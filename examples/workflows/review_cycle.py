@@ -16,7 +16,7 @@ node_descriptions = {"change": "Making the change", "review": "Reviewing it", "r
 
 
 class Review(msgspec.Struct):
-    """What the reviewer hands in."""
+    """The reviewer's answer."""
 
     approved: bool
     findings: list[str] = []

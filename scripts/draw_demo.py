@@ -1,4 +1,4 @@
-"""Play the demo and keep what a terminal shows of it as docs/demo.svg."""
+"""Run the demo and draw its terminal output as docs/demo.svg."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 COLUMN, LINE, MARGIN = 7.8, 17, 18  # pixels of a character, a line and the frame
 WIDEST = 110
-COLOURS = [  # of the first that fits
+COLOURS = [  # the first pattern that matches decides
     (r"^\$ ", "#f0f6fc"),
     (r"^(task \S+ completed|completed|\[review\[\d+\]\] Approved)", "#7ee787"),
     (r"^(warning:|\[review)", "#ffa657"),
@@ -24,7 +24,7 @@ COLOURS = [  # of the first that fits
 
 
 def play() -> str:
-    """What `atomic demo` says to somebody new, standard error in its place."""
+    """Return the output of `atomic demo` for a new user, with standard error in order."""
     with tempfile.TemporaryDirectory() as home:
         env = {**os.environ, "HOME": home, "PYTHONPATH": str(ROOT / "src"), "ATOMIC_REPLAY_SPEED": "max"}
         command = [sys.executable, "-m", "atomic", "demo"]
@@ -35,7 +35,7 @@ def play() -> str:
 
 
 def shown(output: str) -> list[str]:
-    """The run, and what it built; the report between them is long, and the names of folders are nobody's business."""
+    """Return the lines of the run and of the built program, without the long report."""
     run = (
         output[output.index("\nlook at the project") + 1 :].partition("\n\n")[0].replace("atomic: warning:", "warning:")
     )
@@ -70,7 +70,7 @@ def drawing(lines: list[str]) -> str:
 
 
 def _text(line: str) -> str:
-    """Blanks that no reader of SVG makes one of."""
+    """Escape a line, with blanks that SVG viewers do not merge."""
     return escape(line).replace(" ", "\u00a0")
 
 
