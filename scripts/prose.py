@@ -129,50 +129,52 @@ FUNCTION_WORDS = frozenset(
 VERBS = frozenset(
     """
     abandon abort absorb accept access accumulate acknowledge acquire activate adapt add adjust
-    admit advance align allocate allow analyse analyze anchor animate answer append apply approve
-    approximate archive arrange ask assemble assert assign associate attach attempt attribute
-    authenticate avoid await backfill bail balance batch be become begin behave bind blend block
-    blur borrow bound break bring bubble budget buffer build bundle cache calculate call cancel cap
-    capitalize capture carry cast catch cause chain change charge check choose clamp classify clean
-    clear click clip clone close coerce collapse collect combine commit compare compile complete
-    compose compress compute configure confirm connect constrain construct consume contain convert
-    copy correct count create crop cut damage darken deactivate decide declare decode decompress
-    decorate decrease decrement deduplicate define delay delegate delete deliver demand deny
-    deregister derive describe deselect deserialize detach detect determine die diff dim disable
-    discard disconnect dismiss dispatch display distribute divide do downgrade download draw drop
-    dump edit embed emit emulate enable encode encrypt end enforce enqueue ensure enter enumerate
-    erase escape estimate evaluate evict exchange exclude execute exempt exit expand expect explain
-    export extend extract fade fail fall feed fetch fill filter finalize find finish fit fix flatten
-    flush focus fold follow force forget fork format forward freeze gather generate get give glob go
-    grab grade grant greet group grow guess hand handle hang hash have hear hide highlight hold hook
-    identify ignore implement import increase increment indent indicate infer inform inherit
-    initialise initialize initiate inject insert inspect install intercept interpret interrupt
-    introduce invalidate invoke isolate issue iterate join judge justify keep kill know launch lay
-    lead leak learn leave let lighten limit link list listen load locate lock log look lower make
-    manage map mark mask match materialise materialize maximize measure memoize merge migrate
-    minimize mirror mock modify monitor mount move multiply name navigate negate nest normalise
-    normalize note notice notify number observe obtain offer omit open order organize outline output
-    overwrite pack pad paginate paint parametrize park parse partition pass paste patch pause pay
-    peek peel perform persist pick pickle pin place plan play point poll pop populate post predict
-    prefer prefix prepare prepend present preserve press pretend prevent prime print probe process
-    produce promote prompt propagate protect prove provide prune publish pull punctuate purge push
-    put query queue quit quote raise rank reach react read rearrange reattach rebase rebind rebuild
-    receive reclaim recompose recompute reconcile reconfigure reconnect record recover recreate
-    redact redirect redo redraw reduce reflect reflow refresh refund refuse register reject relay
-    release reload rely remember remove rename render reopen repaint repair repeat replace replay
-    replicate reply report represent request require rerun reschedule reserve reset resize resolve
-    respond restart restore restrict resume retain retire retrieve retry return reuse revalidate
-    reveal reverse revert review revoke rewind rewrite ring roll rotate round route run sample
-    sanitize save say scale scan schedule score scroll seal search see seed seek select send
-    separate serialize serve set settle shake share shield shift shorten show shrink shuffle shut
-    sign signal simplify simulate skip sleep slice slugify snapshot sort spawn specify spend split
+    admit advance align allocate allow analyse analyze anchor animate answer append apply
+    approve approximate archive arrange ask assemble assert assign associate attach attempt
+    attribute authenticate avoid await backfill bail balance batch be become begin behave bind
+    blend block blur borrow bound break bring bubble budget buffer build bundle cache calculate
+    call cancel cap capitalize capture carry cast catch cause centre chain change charge check
+    choose clamp classify clean clear click clip clone close coerce collapse collect combine
+    commit compare compile complete compose compress compute configure confirm connect constrain
+    construct consume contain continue convert copy correct count create crop cut damage darken
+    deactivate decide declare decode decompress decorate decrease decrement deduplicate define
+    delay delegate delete deliver demand deny deregister derive describe deselect deserialize
+    detach detect determine die diff dim disable discard disconnect dismiss dispatch display
+    distribute divide do downgrade download draw drop dump edit embed emit empty emulate enable
+    encode encrypt end enforce enqueue ensure enter enumerate erase escape estimate evaluate
+    evict exchange exclude execute exempt exit expand expect explain export extend extract fade
+    fail fall feed fetch fill filter finalize find finish fit fix flatten flush focus fold
+    follow force forget fork format forward free freeze gather generate get give glob go grab
+    grade grant greet group grow guess hand handle hang hash have hear hide highlight hold hook
+    identify ignore implement import increase increment indent index indicate infer inform
+    inherit initialise initialize initiate inject insert inspect install intercept interpret
+    interrupt introduce invalidate invoke isolate issue iterate join judge justify keep kill
+    know launch lay lead leak learn leave let lighten limit link list listen load locate lock
+    log look lower make manage map mark mask match materialise materialize maximize measure
+    memoize merge migrate minimize mirror mock modify monitor mount move multiply name navigate
+    negate nest normalise normalize note notice notify number obey observe obtain offer omit
+    open order organize outline output overwrite own pack pad paginate paint parametrize park
+    parse partition pass paste patch pause pay peek peel perform persist pick pickle pin ping
+    place plan play point poll pop populate post predict prefer prefix prepare prepend present
+    preserve press pretend prevent prime print probe process produce promote prompt propagate
+    protect prove provide prune publish pull punctuate purge push put query queue quit quote
+    raise rank reach react read reap rearrange reattach rebase rebind rebuild receive reclaim
+    recompose recompute reconcile reconfigure reconnect record recover recreate redact redirect
+    redo redraw reduce reflect reflow refresh refund refuse register reject relay release reload
+    rely remember remove rename render reopen repaint repair repeat replace replay replicate
+    reply report represent request require rerun reschedule reserve reset resize resolve respond
+    restart restore restrict resume retain retire retrieve retry return reuse revalidate reveal
+    reverse revert review revoke rewind rewrite ring roll rotate round route run sample sanitize
+    save say scale scan schedule score scroll seal search see seed seek select send separate
+    serialize serve set settle shake share shield shift shorten show shrink shuffle shut sign
+    signal simplify simulate skip sleep slice slugify snapshot sort spawn specify spend split
     squash stage stamp start stash steer stop store stream stretch strip stub submit subscribe
     substitute suggest summarise summarize summon suppress surface suspend swap switch sync
-    synchronize tag tail take talk teach tear teardown tell terminate test throttle toggle tokenize
-    touch trace track train transform translate trap traverse trigger trim truncate trust try turn
-    underline undo unescape uninstall unlock unmount unpack unpark unquote unregister unset
-    unsubscribe unwind unwrap update upgrade upload use validate verify visit vote wait wake walk
-    warn watch weigh wire work wrap write yield zip
+    synchronize tag tail take talk teach tear teardown tell terminate test throttle toggle
+    tokenize touch trace track train transform translate trap traverse treat trigger trim
+    truncate trust try turn underline undo unescape uninstall unlock unmount unpack unpark
+    unquote unregister unset unsubscribe unwind unwrap update upgrade upload use validate verify
+    visit vote wait wake walk warn watch weigh wire work wrap write yield zip
     """.split()  # noqa: SIM905  # easier to read without quotes
 )
 # Words that make a noun of the verb in front: "name of the file", "runs that have ended".

@@ -93,9 +93,6 @@ def logged(place: Place, word: str) -> None:
 PLAYER: tuple[Json, ...] = ({"match": NEXT, "do": [{"say": NOW}]}, {"match": "hello", "do": [{"say": "Good morning."}]})
 
 
-# one conversation, one agent ---------------------------------------------------------------------------------------
-
-
 def one_exchange(place: Place) -> Json:
     """One prompt and its answer."""
     talk(place, recorded(place, saying("hello", "Good morning.")), "hello")
@@ -267,9 +264,6 @@ def skill_called(place: Place) -> Json:
     return expected(place, "you: /greet the world", "Hello, world.")
 
 
-# other agents and models -------------------------------------------------------------------------------------------
-
-
 def another_model(place: Place) -> Json:
     """The model was given at the start and changed with /model."""
     agent = recorded(place, saying("begin", "Begun.", model="m1"), saying("go on", "Done.", model="m2"))
@@ -329,9 +323,6 @@ def turn_interrupted(place: Place) -> Json:
     return expected(place, "you: hello", "Good morning.", "you: work", "I work.", calls=(NEXT,))
 
 
-# cut off -----------------------------------------------------------------------------------------------------------
-
-
 def killed_in_a_turn(place: Place) -> Json:
     """A conversation that was killed in the middle of a turn: nobody wrote that it is over."""
     place.play(*PLAYER, {"match": "work", "do": [{"say": "I work.\n\n"}, HOLD]})
@@ -348,9 +339,6 @@ def cut_in_a_line(place: Place) -> Json:
     *lines, last = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines) + last[: len(last) // 2])
     return expected(place, "you: hello", "Good morning.", "you: bye", "Good night.")
-
-
-# with other sessions beside it -------------------------------------------------------------------------------------
 
 
 def run_started(place: Place) -> Json:

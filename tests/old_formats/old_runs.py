@@ -126,9 +126,6 @@ def held(at: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     return ({**{key: at[key] for key in ("role", "task", "unless") if key in at}, "do": [HOLD]}, *SCRIPT)
 
 
-# Ralph: how it ended -----------------------------------------------------------------------------------------------
-
-
 def completed(place: Place) -> Json:
     """Ralph with a plan, two tasks, a review that asks for a fix, and a second review that approves."""
     repository(place)
@@ -237,9 +234,6 @@ def tasks_from_a_file(place: Place) -> Json:
     return expected(the_session(place), "interrupted", calls=["worker 1 1", "worker 2 1"], files=PARTS)
 
 
-# Ralph: killed in the middle of a step -----------------------------------------------------------------------------
-
-
 def killed_plan(place: Place) -> Json:
     """Ralph, killed while the planner was at work."""
     repository(place)
@@ -318,8 +312,6 @@ def killed_after(place: Place, who: Mapping[str, str], calls: list[str]) -> Json
     place.play(*SCRIPT)
     return expected(id, "interrupted", calls=calls, files=ALL_PARTS)
 
-
-# workflows of the user ---------------------------------------------------------------------------------------------
 
 HEAD = '''"""A workflow."""
 import asyncio, os
@@ -692,9 +684,6 @@ def migrate_state(old, version):
     return expected(id, "paused", "answer", "yes", ledger=["migrate 1 1"])
 
 
-# the SDK without a session -----------------------------------------------------------------------------------------
-
-
 def sdk(place: Place, code: str) -> None:
     """Run `flow.py PHASE` of the fixture; it uses only `atomic.workflows`."""
     (place.project / "flow.py").write_text(code)
@@ -795,8 +784,6 @@ async def main(phase):
 
 asyncio.run(main(sys.argv[1]))
 '''
-
-# by an older version ------------------------------------------------------------------------------------------------
 
 
 def older_question(place: Place) -> Json:

@@ -151,8 +151,6 @@ def end_of(process: subprocess.Popen[str], number: int = 0) -> int:
     return process.returncode
 
 
-# packing and unpacking ---------------------------------------------------------------------------------------------
-
 _NOT_PACKED = ("config.toml", "held", "__pycache__", "journal.db-shm")
 
 
@@ -198,8 +196,6 @@ def _move_text(path: Path, old: bytes, new: bytes) -> None:
         path.write_bytes(data.replace(old, new))
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
-
-# journals: version 1 -----------------------------------------------------------------------------------------------
 
 _RUN_BITS = 40
 _NO_STEP = -(2**63)
@@ -263,9 +259,6 @@ def _moved_value(value: object, change: tuple[str, str]) -> object:
             return {_moved_value(key, change): _moved_value(each, change) for key, each in pairs}
         case _:
             return value
-
-
-# what was expected -------------------------------------------------------------------------------------------------
 
 
 def expectations(kind: str) -> dict[str, Json]:

@@ -154,8 +154,9 @@ class Root:
     """A folder, and the users that may own files below it."""
 
     def __init__(self, folder: Path, owners: Collection[int], *, shared: bool) -> None:
-        """`shared`: users that are not owners may write there, so no link may lead out
-        of the folder.
+        """Note who may write there.
+
+        `shared`: users that are not owners may, so no link may lead out of the folder.
         """
         self.folder = folder
         self.real = os.path.realpath(folder)

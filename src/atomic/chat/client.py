@@ -402,7 +402,7 @@ class _Engine:
             self._loop.remove_reader(self._socket)
 
     def _exited(self) -> None:
-        """Read what is left in the socket, which a child process may keep open."""
+        """Read the rest of the socket, which a child process may keep open."""
         self._over.set()
         with suppress(OSError):  # there is no more
             while piece := self._socket.recv(_PIECE):

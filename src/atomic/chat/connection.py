@@ -59,7 +59,7 @@ class ScreenConnection:
                 _log.warning("an intent cannot be read: %s", error)
 
     async def close(self, limit: float) -> None:
-        """Send what is unsent and close, within a time limit."""
+        """Send the remaining events and close, within a time limit."""
         with suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(limit):
                 await self._writer.drain()

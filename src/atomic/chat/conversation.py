@@ -95,7 +95,7 @@ class Conversation:
         record: str | None = None,
         resume: str | None = None,
     ) -> None:
-        """`changed` is called when the status is another, `say` shows a notice."""
+        """Start without a session; `changed` reports a new status, `say` shows a notice."""
         self.project = project
         self.log = log
         # As the user named them.
@@ -159,7 +159,7 @@ class Conversation:
         self.usage = Usage(cost.input_tokens, cost.output_tokens, cost=cost.usd)
 
     def add_usage(self, usage: Usage) -> None:
-        """Add the usage of sessions beside its own."""
+        """Add the usage of other sessions to its own."""
         self.usage += usage
         self._save()
 

@@ -71,7 +71,7 @@ class ChatLog:
         return error.strerror or str(error)
 
     async def begin(self, prompt: str, config: dict[str, Any]) -> None:
-        """Create the folder if there is none, and write the events that wait."""
+        """Create the folder if it is missing, and write the waiting events."""
         if self._session is not None:
             return
         record = SessionRecord(

@@ -28,7 +28,7 @@ class RunKind(StrEnum):
 
 
 class PickKind(StrEnum):
-    """What the user chooses."""
+    """The choice of the user."""
 
     MODEL = "model"
     PROVIDER = "provider"

@@ -13,7 +13,9 @@ from atomic.base.errors import AtomicError, did_you_mean
 from atomic.config import atomic_home, find_project
 from atomic.entities.model import AnyPath, EntityKind, Location, Provider
 
-_COMMAND, _SKILL, _AGENT = EntityKind.COMMAND, EntityKind.SKILL, EntityKind.AGENT
+_COMMAND = EntityKind.COMMAND
+_SKILL = EntityKind.SKILL
+_AGENT = EntityKind.AGENT
 BUILTIN = Path(__file__).parent / "builtin"
 CONFIGS = ("opencode.json", "opencode.jsonc")
 

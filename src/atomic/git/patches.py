@@ -68,11 +68,14 @@ def read_mail(text: str) -> Commit:
     end = _END.search(body)
     start = _FILE.search(body)
     if end is not None:
-        rest, patch = body[: end.start()], body[end.end() :]
+        rest = body[: end.start()]
+        patch = body[end.end() :]
     elif start is not None:
-        rest, patch = body[: start.start()], body[start.start() :]
+        rest = body[: start.start()]
+        patch = body[start.start() :]
     else:
-        rest, patch = body, ""
+        rest = body
+        patch = ""
     subject = _PREFIX.sub("", fields.get("subject", ""), count=1)
     return Commit(
         f"{subject}\n\n{rest}" if rest else f"{subject}\n",

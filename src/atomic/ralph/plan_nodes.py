@@ -29,7 +29,8 @@ from atomic.ralph.pull_request import obstacle
 from atomic.ralph.run_folder import Ralph, RunFolder, ask_once
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import SessionStore
-from atomic.tasks import TaskList, TaskStatus, named
+from atomic.tasks import TaskList, TaskStatus
+from atomic.tasks.task import named
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
 

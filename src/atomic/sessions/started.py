@@ -87,7 +87,8 @@ def believe_journal(session: Session) -> None:
     is_copy = found in (now, before)  # a kill may have prevented the last copy
     status = session.record.status
     if status is SessionStatus.CANCELLED and _CANCELLED not in kept:  # another program wrote that
-        is_copy, status = False, SessionStatus.PAUSED
+        is_copy = False
+        status = SessionStatus.PAUSED
     session.is_copy_changed = session.is_copy_changed or not is_copy
     session.record = msgspec.structs.replace(session.record, status=status, **_fields(now))
 

@@ -1,6 +1,8 @@
 """Task lists: the tasks, their order, and which of them may start now.
 
 Start with `model`. Only `model` reads and writes files.
+
+Public modules: `task`.
 """
 
 from atomic.tasks.model import TaskList, convert_feature_list
@@ -14,7 +16,6 @@ from atomic.tasks.task import (
     TasksError,
     TaskStatus,
     UnknownStatusError,
-    named,
 )
 from atomic.tasks.task import Task as WorkflowTask
 
@@ -31,5 +32,4 @@ __all__ = [
     "UnknownStatusError",
     "WorkflowTask",
     "convert_feature_list",
-    "named",
 ]

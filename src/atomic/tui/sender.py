@@ -84,7 +84,7 @@ class PromptSender:
         return text
 
     def note_ended_runs(self, *, is_leaving: bool) -> None:
-        """After the user's last run: send the next queued text, or notify the user."""
+        """Send the next queued text after the user's last run, or notify the user."""
         runs = self._store.screen.runs
         active = {id for id, run in runs.items() if run.is_active}
         ended = [runs[id] for id in self._active_runs - active if id in runs]

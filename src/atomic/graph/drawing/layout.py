@@ -99,9 +99,6 @@ class _Layout:
             case Web(items=items):
                 return max([24, *map(self.tight, items.values())])
 
-    # frames
-    # ------------------------------------------------------------------------------------------------
-
     def _frame(self, frame: Frame, limit: int) -> Sketch:
         if limit < LEAST:
             ending = "repeat" if frame.kind is NodeKind.LOOP else "end"
@@ -176,9 +173,6 @@ class _Layout:
         if leaves:
             sketch.line((0, 0), (0, inner.height - 1))
         return sketch
-
-    # branches
-    # ----------------------------------------------------------------------------------------------
 
     def _fork(self, fork: Fork, limit: int) -> Sketch:
         free = [self._branch(label, chain, ENDLESS).width for label, chain in fork.branches]

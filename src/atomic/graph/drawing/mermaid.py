@@ -82,9 +82,6 @@ class _Writer:
         title = ": ".join(text for text in (compiled.name, compiled.description) if text)
         return ["flowchart TD", *([f"    %% {_escaped(title)}"] if title else []), *self._lines]
 
-    # lines
-    # -------------------------------------------------------------------------------------------------
-
     def _line(self, text: str) -> None:
         self._lines.append("    " * self._depth + text)
 
@@ -109,9 +106,6 @@ class _Writer:
         yield
         self._depth -= 1
         self._line("end")
-
-    # flows
-    # -------------------------------------------------------------------------------------------------
 
     def _scope(self, flow: Flow) -> tuple[str, list[_Tail]]:
         """Write a flow that no jump leaves: jumps to the end lead to its end."""
@@ -147,9 +141,6 @@ class _Writer:
             if name not in reached:
                 self._connect([_Tail(self._node('("', '")', ["on error"], "failure"))], parts[name][0], "-.->")
         return parts[web.start][0], tails
-
-    # items
-    # -------------------------------------------------------------------------------------------------
 
     def _item(self, item: Item) -> tuple[str, list[_Tail]]:
         match item:

@@ -114,9 +114,6 @@ class _Painter:
         """Return the middle of a cell."""
         return self._left + (x + 0.5) * CELL, self._top + (y + 0.5) * ROW
 
-    # boxes
-    # -------------------------------------------------------------------------------------------------
-
     def _box(self, x: int, y: int, box: Box) -> Iterator[str]:
         left, top = self._at(x, y)
         wide = (box.width - 1) * CELL
@@ -138,16 +135,15 @@ class _Painter:
         yield _text("title", left + 2 * CELL, top, box.title)
         yield "</g>"
 
-    # lines
-    # -------------------------------------------------------------------------------------------------
-
     def _line(self, cells: Sequence[Point], line: Line) -> Iterator[str]:
         points = [self._at(*cell) for number, cell in enumerate(cells) if number == 0 or cell != cells[number - 1]]
         if line.arrow:
-            dx, dy = 0, 1
+            dx = 0
+            dy = 1
             if len(points) > 1:
                 (x, y), (end_x, end_y) = points[-2:]
-                dx, dy = (end_x > x) - (end_x < x), (end_y > y) - (end_y < y)
+                dx = (end_x > x) - (end_x < x)
+                dy = (end_y > y) - (end_y < y)
             x, y = self._tip(*points[-1], dx, dy)
             points = [*(points[:-1] or points), (x - 6 * dx, y - 6 * dy)]
             yield _arrow(x, y, dx, dy)
@@ -164,9 +160,6 @@ class _Painter:
         x, y = x + dx * CELL, y + dy * ROW
         above = (gap for left, right, middle, gap in self._obstacles if left <= x <= right and middle == y)
         return x - dx, y - dy * max(above, default=1)
-
-    # words
-    # -------------------------------------------------------------------------------------------------
 
     def _label(self, x: int, y: int, label: Label) -> Iterator[str]:
         left, middle = self._at(x, y)

@@ -84,9 +84,6 @@ class _Canvas:
         for cells in zip(self._sides, self._passed, self._signs, self._words, strict=True):
             yield "".join(map(_sign, *cells)).rstrip()
 
-    # boxes
-    # -------------------------------------------------------------------------------------------------
-
     def _box(self, x: int, y: int, box: Box) -> None:
         across, side, corners = _border(box)
         bottom = y + box.height - 1
@@ -114,9 +111,6 @@ class _Canvas:
             signs = HEAVY
         for column in range(x + 1, x + box.width - 1):
             self._touch(column, y, ACROSS, signs)
-
-    # lines
-    # -------------------------------------------------------------------------------------------------
 
     def _line(self, points: list[Point], line: Line) -> None:
         signs = HEAVY if line.stroke is Stroke.AT_ONCE else LIGHT
@@ -150,9 +144,6 @@ class _Canvas:
     def _choose(self, x: int, y: int, sides: int, signs: str) -> None:
         if sides & ACROSS and self._signs[y][x] is LIGHT:  # the heavier line wins
             self._signs[y][x] = signs
-
-    # words
-    # -------------------------------------------------------------------------------------------------
 
     def _label(self, x: int, y: int, label: Label) -> None:
         if label.marker:

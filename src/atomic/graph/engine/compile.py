@@ -193,9 +193,6 @@ class _Compiler(Generic[StateT]):
         edits.apply(program, frozenset(self._seen))
         return CompiledGraph(program, self.options, block, edges, start)
 
-    # ids
-    # ---------------------------------------------------------------------------------------------------
-
     def number(self, block: Block) -> Block:
         """Return the block with a checked id on every node, numbered in reading order."""
         nodes = tuple(self._number_node(node) for node in block.nodes)
@@ -307,9 +304,6 @@ class _Compiler(Generic[StateT]):
         for field, (first, second) in conflicts.items():
             self.report(node_id, conflict_text(field, first, second))
 
-    # programs
-    # ----------------------------------------------------------------------------------------------
-
     def chain_program(self, block: Block) -> Program:
         program = Program(self._spec, self.options.max_concurrency)
         program.entry = self._lower_block(program, block.nodes, END_PC, ())
@@ -382,9 +376,6 @@ class _Compiler(Generic[StateT]):
             node.id, following, loops, node=node, body=cast("Any", node.body), limit=limit,
             timeout=cast("float | None", node.timeout), model=_own_model(node), branches=branches,
         )  # fmt: skip
-
-    # edges
-    # -------------------------------------------------------------------------------------------------
 
     def edges_of(self, given: Iterable[Any]) -> tuple[Edge, ...]:
         """Return the edges of a config, in which a pair of ids is also an edge."""

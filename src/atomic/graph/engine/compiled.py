@@ -139,9 +139,6 @@ class CompiledGraph(Generic[StateT]):
 
         return to_svg(self)
 
-    # running
-    # -----------------------------------------------------------------------------------------------
-
     async def run(
         self,
         input: Input | None = None,
@@ -270,9 +267,6 @@ class CompiledGraph(Generic[StateT]):
             )
         except StateError as error:
             raise _from_other_code(error) from error
-
-    # beginnings
-    # --------------------------------------------------------------------------------------------
 
     def _begin(
         self, input: Input | None, deps: Any, journal: JournalLike | None, execution_id: str | None, model: str | None
@@ -484,10 +478,6 @@ def _reason_of(suspended: Sequence[Suspend], status: RunStatus) -> Exception | N
         if suspend.question is None:
             reasons.setdefault(suspend.code or suspend.reason, (suspend.node_id, suspend.reason))
     return StoppedError(tuple(reasons.values())) if reasons else None
-
-
-# streams
-# -----------------------------------------------------------------------------------------------------
 
 
 def _read_modes(modes: Sequence[str] | str | None) -> Sequence[str] | None:

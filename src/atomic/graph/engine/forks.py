@@ -132,9 +132,6 @@ class Fork(TaskGroup):
         token.resumed = Resumed.WRITTEN if self._recorded else None
         return token
 
-    # running
-    # -----------------------------------------------------------------------------------------------
-
     @abstractmethod
     def names(self) -> Iterator[str]:
         """Return the branches, in the order in which they may start."""
@@ -234,9 +231,6 @@ class Fork(TaskGroup):
 
     def entries(self, *, kept: bool = False) -> list[Entry]:
         return [entry for child in self.children.values() for entry in child.entries(kept=kept)]
-
-    # joining
-    # -----------------------------------------------------------------------------------------------
 
     async def join(self) -> Step[Any] | None:
         token = self.token

@@ -130,9 +130,6 @@ class Group(TaskGroup):
             else:
                 self.waiting.append(token)
 
-    # what tokens ask
-    # ---------------------------------------------------------------------------------------
-
     def holds(self, token: Token) -> bool:
         """Return whether a token must wait because another may still arrive at its next
         node.
@@ -151,9 +148,6 @@ class Group(TaskGroup):
         for branch in branches:
             self._start(branch)
         token.pc = -1
-
-    # meeting
-    # -----------------------------------------------------------------------------------------------
 
     def _settled(self) -> None:
         """Start the tokens for which no other token can arrive."""
@@ -250,9 +244,6 @@ class Group(TaskGroup):
         if (conflict := conflict_on_lines(trails, self.parent.spec.replaced)) is not None:
             raise conflict_error(node_id or self.parent.scope.public_id("end"), conflict)
         return united_entries(trails)
-
-    # the end
-    # -----------------------------------------------------------------------------------------------
 
     def suspended(self) -> list[Suspend]:
         return [] if self.error else [suspend for token in self.stopped for suspend in token.suspended]

@@ -81,7 +81,7 @@ class RecordedAnswer(NamedTuple):
     is_unnamed: bool  # the question's id is only its place in the node
 
     def is_text_of(self, question: Question) -> bool:
-        """Whether that question has the text that was answered."""
+        """Return whether that question has the text that was answered."""
         # A text with a secret in it is kept redacted. In a resume its state is redacted
         # too, and so is the new text.
         return self.text_hash == hash_text(question.text) or self.question.text == question.text
@@ -247,9 +247,6 @@ class RunHistory:
     def _attempt(self, step_id: str, attempt: int) -> None:
         self.attempts[step_id] = max(self.attempts.get(step_id, 0), attempt)
 
-    # names
-    # -------------------------------------------------------------------------------------------------
-
     def current_id(self, recorded_id: str) -> str:
         """Return the current public id of a recorded node."""
         return recorded_id if self._current is None else self._current(recorded_id)
@@ -285,9 +282,6 @@ class RunHistory:
         node_id = step_id.rpartition(":")[2].rpartition("#")[0]
         of_node = recorded == node_id or recorded.startswith(f"{node_id}-")
         return f"{self.current_id(node_id)}{recorded[len(node_id) :]}" if of_node else recorded
-
-    # answers
-    # -----------------------------------------------------------------------------------------------
 
     def answered(self, body: AnsweredBody) -> None:
         open_one = self.asked.get(body.question_id)
@@ -345,9 +339,6 @@ class RunHistory:
         """Drop the answers of a step that is over or starts again."""
         self._given.pop(step_id, None)
 
-    # parts
-    # -------------------------------------------------------------------------------------------------
-
     def parts_of(self, step_id: str) -> Mapping[str, bytes]:
         """Return the data that an interrupted step remembered, still encoded."""
         return self._parts.get(step_id, {})
@@ -355,9 +346,6 @@ class RunHistory:
     def forget_parts(self, step_id: str) -> None:
         """Drop the data that a step remembered, because it is over or failed."""
         self._parts.pop(step_id, None)
-
-    # scopes
-    # ------------------------------------------------------------------------------------------------
 
     def knows(self, path: str) -> bool:
         return path in self._scopes or path in self._errors

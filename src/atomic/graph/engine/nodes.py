@@ -144,7 +144,7 @@ def mapping_of(update: Any, what: str) -> Mapping[str, Any] | None:
 
 
 def checked(value: Any, schema: Any, what: str) -> Any:
-    """The value as the schema's type.
+    """Return the value as the schema's type.
 
     Raises AtomicError with the path of what does not fit.
     """

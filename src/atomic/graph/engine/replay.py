@@ -245,9 +245,6 @@ class Replay:
         key = visit.step_id.rpartition(":")[2]
         return next(tip for tip in self.tips.values() if key in (tip.key, self.history.current_step(tip.key)))
 
-    # removed nodes
-    # -----------------------------------------------------------------------------------------
-
     def _pass_removed(self, visit: Visit) -> bool:
         """Accept a visit of a removed node: the visit before it takes its place."""
         if isinstance(visit, AnsweredBody):

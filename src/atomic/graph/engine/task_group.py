@@ -82,7 +82,7 @@ class TaskGroup(ABC):
         """Start the members."""
 
     def _settled(self) -> None:  # noqa: B027  # few groups need it
-        """Called after a task has ended, before the group checks whether it is over."""
+        """Act on the end of a task, before the group checks whether it is over."""
 
     async def next_step(self) -> Step[Any] | None:
         """Return the next finished step of any member, or None when all have ended."""

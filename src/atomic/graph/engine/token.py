@@ -238,9 +238,6 @@ class Token:
             raise self.failure
         return None
 
-    # one step
-    # ----------------------------------------------------------------------------------------------
-
     async def _record(
         self, op: StepOp, node_id: str, n: int, attempt: int, outcome: Outcome,
         began: float, seconds: float, usage: dict[str, float] | None,
@@ -458,9 +455,6 @@ class Token:
         update: Values = {"outputs": {key: answer}}
         self.take([Entry(key, key, update)])
 
-    # ways
-    # --------------------------------------------------------------------------------------------------
-
     def leave(self, op: Op, goto: tuple[str, ...] | None) -> None:
         """Set the next position.
 
@@ -666,9 +660,6 @@ class Token:
         """Cancel everything that it has started."""
         if self.open_branches is not None:
             await self.open_branches.cancel()
-
-    # snapshots
-    # ---------------------------------------------------------------------------------------------
 
     def _snapshot(self, op: StepOp, outcome: Outcome, loops: tuple[int, ...]) -> None:
         """Store a snapshot if no branch is open and nothing waits."""
