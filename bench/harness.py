@@ -37,7 +37,8 @@ class JobError(Exception):
     """A job failed, so its engine has no result."""
 
     def __init__(self, engine: str, job: str, output: str) -> None:
-        self.engine, self.job = engine, job
+        self.engine = engine
+        self.job = job
         super().__init__(f'The job "{job}" of {engine} failed:\n{output}')
 
 

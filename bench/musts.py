@@ -68,7 +68,8 @@ def _growth(metric: str, from_: str) -> Callable[[Results], float | None]:
 
 def _above_bound(metric: str, scale: float) -> Callable[[Results], float | None]:
     def number(results: Results) -> float | None:
-        ours, bound = results.best("atomic", metric), results.best("bound", metric)
+        ours = results.best("atomic", metric)
+        bound = results.best("bound", metric)
         return None if ours is None or bound is None else (ours - bound) / scale
 
     return number

@@ -26,5 +26,6 @@ class Results:
 
     def ratio(self, engine: str, metric: str, other: str, other_metric: str = "") -> float | None:
         """Return this engine's number divided by the other's."""
-        mine, theirs = self.best(engine, metric), self.best(other, other_metric or metric)
+        mine = self.best(engine, metric)
+        theirs = self.best(other, other_metric or metric)
         return mine / theirs if mine is not None and theirs else None

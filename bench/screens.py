@@ -183,7 +183,8 @@ def _idle(results: Screens) -> None:
         with _opened(words) as window:
             window.shows(ready)
             _settle(window)
-            written, before = len(window.log), sum(map(_cpu_ms, _painters(window)))
+            written = len(window.log)
+            before = sum(map(_cpu_ms, _painters(window)))
             sleep(IDLE_SECONDS)
             results.add(name, "idle_cpu", (sum(map(_cpu_ms, _painters(window))) - before) / IDLE_SECONDS / 10)
             results.add(name, "idle_bytes", len(window.log) - written)
@@ -270,10 +271,12 @@ def _cpu_ms(pid: int) -> float:
 
 def _settle(window: Window) -> None:
     """Wait until nothing was written for a second."""
-    seen, since = -1, monotonic()
+    seen = -1
+    since = monotonic()
     while monotonic() - since < 1.0:
         if len(window.log) != seen:
-            seen, since = len(window.log), monotonic()
+            seen = len(window.log)
+            since = monotonic()
         sleep(0.05)
 
 
@@ -288,14 +291,17 @@ def _add_times(results: Screens, program: str, metric: str, times: Times) -> Non
 
 def _type(window: Window, keys: int) -> Times:
     """Measure each of several keys. A line is cleared before it is full."""
-    times, word, painters = Times(), "", _painters(window)
+    times = Times()
+    word = ""
+    painters = _painters(window)
     for number in range(keys):
         if len(word) >= 40:
             window.type("\x7f" * len(word))
             window.lacks(word[:6])
             word = ""
         word += LETTERS[number % len(LETTERS)]
-        before, began = sum(map(_cpu_ms, painters)), perf_counter()
+        before = sum(map(_cpu_ms, painters))
+        began = perf_counter()
         window.type(word[-1])
         shown = window.shows(word)
         times.append(((shown - began) * 1e3, sum(map(_cpu_ms, painters)) - before))
@@ -305,8 +311,10 @@ def _type(window: Window, keys: int) -> Times:
 
 def _until_changed(window: Window, key: bytes) -> tuple[float, float]:
     """Measure how long a key takes to change the screen."""
-    text, painters = window.text, _painters(window)
-    before, began = sum(map(_cpu_ms, painters)), perf_counter()
+    text = window.text
+    painters = _painters(window)
+    before = sum(map(_cpu_ms, painters))
+    began = perf_counter()
     window.type(key)
     shown = window.wait(lambda: window.emulator.text != text, "change", 10)
     return (shown - began) * 1e3, sum(map(_cpu_ms, painters)) - before

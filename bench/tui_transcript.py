@@ -96,7 +96,10 @@ def part(random: random.Random, number: int) -> str:
 
 
 def markdown(size: int, seed: int = 1) -> str:
-    chance, parts, have, number = random.Random(seed), [""], 0, 0
+    chance = random.Random(seed)
+    parts = [""]
+    have = 0
+    number = 0
     while have < size:
         number += 1
         parts.append(part(chance, number))
@@ -112,7 +115,8 @@ class Bench(App[None]):
 
     def __init__(self, what: str) -> None:
         super().__init__()
-        self.store, self.what = Store(), what
+        self.store = Store()
+        self.what = what
         self.numbers: dict[str, Any] = {}
         self.syncs: list[float] = []
 
@@ -140,7 +144,10 @@ class Bench(App[None]):
         text = markdown(100_000)
         news = [Activity(run="r", event=TextDelta(text[at : at + 20])) for at in range(0, len(text), 20)]
         self.store.apply(RunStarted(run="r", kind=RunKind.TURN, prompt="go"), time.time())
-        cpu, wall, due, folded = time.process_time(), time.perf_counter(), 0.0, 0.0
+        cpu = time.process_time()
+        wall = time.perf_counter()
+        due = 0.0
+        folded = 0.0
         for number, one in enumerate(news):  # 250 a second
             before = time.process_time()
             self.store.apply(one, time.time())
@@ -164,7 +171,8 @@ class Bench(App[None]):
 
     async def long(self) -> None:
         answers = [markdown(random.Random(at).choice((200, 400, 600, 900)), at) for at in range(2500)]
-        cpu, wall = time.process_time(), time.perf_counter()
+        cpu = time.process_time()
+        wall = time.perf_counter()
         for at, answer in enumerate(answers):
             self.store.apply(RunStarted(run=f"r{at}", kind=RunKind.TURN, prompt=f"message {at}"), 1.0)
             self.store.apply(Activity(run=f"r{at}", event=TextDelta(answer)), 1.0)
@@ -213,7 +221,8 @@ def in_terminal(what: str, size: tuple[int, int]) -> dict[str, Any]:
         os.execve(sys.executable, [sys.executable, __file__, "child", what], environment)
     ioctl(terminal, TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
     os.close(tell)
-    written, result = 0, b""
+    written = 0
+    result = b""
     while True:
         ready, _, _ = select.select([terminal, told], [], [], 120)
         if not ready:

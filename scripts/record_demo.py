@@ -31,7 +31,8 @@ TESTS = "python3 -m unittest -q"
 # The faults: the right line, and the line that is written first.
 WRAPPED = "Counter(((x + dx) % width, (y + dy) % height) for x, y in alive for dx, dy in NEIGHBOURS)"
 ENDLESS = "Counter((x + dx, y + dy) for x, y in alive for dx, dy in NEIGHBOURS)"
-ALL_ROWS, EVEN_ROWS = "range(0, height, 2)", "range(0, height - 1, 2)"
+ALL_ROWS = "range(0, height, 2)"
+EVEN_ROWS = "range(0, height - 1, 2)"
 ODD_TEST = """
     def test_the_last_row_of_an_odd_board_is_drawn(self):
         self.assertEqual(draw({(0, 2), (1, 2)}, 2, 3), ["", "▀▀"])
@@ -259,7 +260,9 @@ async def record(kept: Path) -> None:
     assert python_name() == "python3", "the recorded commands say python3"
     with tempfile.TemporaryDirectory(prefix="record-demo-") as temporary:
         folder = Path(temporary).resolve()  # noqa: ASYNC240
-        file, project, home = folder / kept.name, folder / "project", folder / "home"
+        file = folder / kept.name
+        project = folder / "project"
+        home = folder / "home"
         home.mkdir()
         write_start(Path(demo.folder) / PROJECT)
         await make_project(demo, project)
@@ -321,9 +324,12 @@ def _names(calls: list[dict[str, Any]], project: Path, folder: Path) -> dict[str
 
 def _without_long_pauses(events: list[Any]) -> list[Any]:
     """Shorten the long pauses at the start of a program; keep the order and the rhythm."""
-    played, last, now = [], 0.0, 0.0
+    played = []
+    last = 0.0
+    now = 0.0
     for seconds, event in events:
-        now, last = now + min(seconds - last, LONGEST_PAUSE), seconds
+        now = now + min(seconds - last, LONGEST_PAUSE)
+        last = seconds
         played.append([round(now, 3), event])
     return played
 

@@ -53,7 +53,8 @@ def application(graph: Any, entry: str, n: int = 0) -> Any:
 
 
 def both_ways(build: Callable[[Any], Any], entry: str, halt: dict[str, list[str]], steps: int) -> dict[str, float]:
-    sync, asynchronous = build(count), build(acount)
+    sync = build(count)
+    asynchronous = build(acount)
 
     def run() -> None:
         expect(application(sync, entry).run(**halt)[2]["n"], steps)
@@ -119,7 +120,8 @@ def fan_out(width: int) -> dict[str, float]:
 
 
 def stream() -> dict[str, float]:
-    sync, asynchronous = loop_graph(STREAM, count), loop_graph(STREAM, acount)
+    sync = loop_graph(STREAM, count)
+    asynchronous = loop_graph(STREAM, acount)
 
     def run() -> None:
         expect(sum(1 for _ in application(sync, "count").iterate(halt_before=["done"])), STREAM)

@@ -72,7 +72,8 @@ def loop_graph(steps: int, body: Any) -> Any:
 
 def both_ways(build: Callable[[Any], Any], steps: int) -> dict[str, float]:
     config = {"recursion_limit": steps + 10}
-    sync, asynchronous = build(count), build(acount)
+    sync = build(count)
+    asynchronous = build(acount)
 
     def run() -> None:
         expect(sync.invoke({"n": 0}, config)["n"], steps)
@@ -121,7 +122,8 @@ def fan_out(width: int) -> dict[str, float]:
 
 def stream() -> dict[str, float]:
     config = {"recursion_limit": STREAM + 10}
-    sync, asynchronous = loop_graph(STREAM, count), loop_graph(STREAM, acount)
+    sync = loop_graph(STREAM, count)
+    asynchronous = loop_graph(STREAM, acount)
 
     def run() -> None:
         expect(sum(1 for _ in sync.stream({"n": 0}, config, stream_mode="updates")), STREAM)
@@ -143,7 +145,8 @@ def nested_graph(body: Any) -> Any:
 
 
 def nest() -> dict[str, float]:
-    sync, asynchronous = nested_graph(count), nested_graph(acount)
+    sync = nested_graph(count)
+    asynchronous = nested_graph(acount)
 
     def run() -> None:
         expect(sync.invoke({"n": 0})["n"], 1)

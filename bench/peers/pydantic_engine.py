@@ -72,7 +72,8 @@ def class_loop_graph(steps: int) -> Any:
 
 
 def loop() -> dict[str, float]:
-    steps, classes = loop_graph(LOOP), class_loop_graph(LOOP)
+    steps = loop_graph(LOOP)
+    classes = class_loop_graph(LOOP)
 
     async def run() -> None:
         expect(await steps.run(inputs=0), LOOP)
@@ -94,7 +95,8 @@ def map_graph(width: int) -> Any:
     async def items(ctx: StepContext[None, None, None]) -> list[int]:
         return list(range(width))
 
-    source, body = builder.step(items, node_id="items"), builder.step(branch, node_id="branch")
+    source = builder.step(items, node_id="items")
+    body = builder.step(branch, node_id="branch")
     join = builder.join(reduce_sum, initial=0)
     builder.add(
         builder.edge_from(builder.start_node).to(source),

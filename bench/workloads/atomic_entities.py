@@ -68,7 +68,8 @@ def change(file: Path, round_: int) -> None:
 
 
 def entities(folder: Path, _: dict[str, Any]) -> Metrics:
-    project, home = folder / "project", folder / "home"
+    project = folder / "project"
+    home = folder / "home"
     for relative, text in files():
         file = project / relative
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -54,7 +54,8 @@ class Growing:
     """A loop of steps that add a kilobyte each; `stop` is where it breaks off, `end` where it is done."""
 
     def __init__(self, end: int, stop: int = -1) -> None:
-        self.end, self.stop = end, stop
+        self.end = end
+        self.stop = stop
         self.started: list[float] = []  # CPU time at the start of each step
         body: Node[Log] = node("grow", self.grow)
         builder = graph(Log).loop([body], until=lambda s: len(s.log) >= self.end, max_iterations=0)
@@ -151,7 +152,8 @@ def per_step(started: list[float]) -> float:
 
 def long_run(folder: Path, _: dict[str, Any]) -> Metrics:
     started = step_starts(folder / "run.db", LONG_RUN)
-    early, late = started[:DURABLE], started[-DURABLE:]
+    early = started[:DURABLE]
+    late = started[-DURABLE:]
     return {"early_step": {"SqliteJournal": per_step(early)}, "late_step": {"SqliteJournal": per_step(late)}}
 
 

@@ -205,7 +205,8 @@ def test_each_redactor_searches_a_text_for_its_own_secrets() -> None:
 
 
 def test_a_name_that_code_passes_on_is_still_searched_elsewhere() -> None:
-    redactor, line = Redactor(), "token=token_of_user"
+    redactor = Redactor()
+    line = "token=token_of_user"
     assert redactor.text(line, code=True) == line
     assert redactor.text(line) == "token=[redacted]"
 

@@ -107,7 +107,8 @@ KEY = ["MIIEpAIBAAKCAQEA" + "x9Y8" * 12 for _ in range(6)]
 
 @pytest.mark.parametrize("end", ["\n", "\\n", "\r\n"])
 def test_a_private_key_that_is_cut_is_found(end: str) -> None:
-    begin, last = "-----BEGIN OPENSSH PRIVATE KEY-----", "-----END OPENSSH PRIVATE KEY-----"
+    begin = "-----BEGIN OPENSSH PRIVATE KEY-----"
+    last = "-----END OPENSSH PRIVATE KEY-----"
     for lines in (
         [begin, *KEY],
         [*KEY, "abcd==", last],

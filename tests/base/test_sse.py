@@ -23,7 +23,8 @@ EVENTS = [SseEvent(b"one"), SseEvent(b"two\nlines"), SseEvent("€".encode())]
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20))
 def test_events_are_the_same_wherever_the_bytes_are_split(cuts: list[int]) -> None:
-    reader, events = SseReader(), list[SseEvent]()
+    reader = SseReader()
+    events = list[SseEvent]()
     places = sorted({0, len(STREAM), *cuts})
     for start, stop in pairwise(places):
         events += reader.feed(STREAM[start:stop])
@@ -32,7 +33,8 @@ def test_events_are_the_same_wherever_the_bytes_are_split(cuts: list[int]) -> No
 
 @given(st.integers(1, 5000))
 def test_an_event_that_is_too_large_is_reported_and_the_next_ones_are_read(step: int) -> None:
-    reader, events = SseReader(limit=10_000), list[SseEvent]()
+    reader = SseReader(limit=10_000)
+    events = list[SseEvent]()
     stream = b"data: a\n\ndata: whose is it " + b"x" * 50_000 + b"\n\ndata: b\n\n"
     for start in range(0, len(stream), step):
         events += reader.feed(stream[start : start + step])
@@ -48,7 +50,8 @@ def test_many_lines_that_are_too_big_together_are_too_big() -> None:
 
 
 def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
-    reader, piece = SseReader(limit=10_000), b"x" * 100_000
+    reader = SseReader(limit=10_000)
+    piece = b"x" * 100_000
     tracemalloc.start()
     try:
         for _ in range(200):

@@ -65,7 +65,8 @@ class Folders:
     """A user and a project, each with a configuration file to write."""
 
     def __init__(self, folder: Path) -> None:
-        self.home, self.project = folder / "home", folder / "project"
+        self.home = folder / "home"
+        self.project = folder / "project"
         self.user_file = self.home / "config.toml"
         self.project_file = self.project / ".atomic" / "config.toml"
 
@@ -131,7 +132,8 @@ workers = 2
 def test_the_environment_overrides_the_project_which_overrides_the_user(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    user, project = 'agent = "claude"\nmodel = "opus"\ntheme = "dark"', 'agent = "opencode"\nmodel = "sonnet"'
+    user = 'agent = "claude"\nmodel = "opus"\ntheme = "dark"'
+    project = 'agent = "opencode"\nmodel = "sonnet"'
     settings = folders.load(user, project)
     assert (settings.agent, settings.model, settings.theme) == ("opencode", "opus", "dark")
     monkeypatch.setenv("ATOMIC_AGENT", "copilot")
@@ -306,7 +308,8 @@ def test_a_project_changes_only_settings_on_the_allow_list(user: dict[str, Any],
     for name in ("max_cost", "max_tokens", "max_time"):
         assert _at_most(getattr(both.caps, name), getattr(own.caps, name))
     for name in ("ralph", "mine"):
-        before, after = _effective(own, name), _effective(both, name)
+        before = _effective(own, name)
+        after = _effective(both, name)
         numbers = ("max_iterations", "workers", "reviewers", "review_rounds")
         for key in after.keys() | before.keys():
             if key == "verify":

@@ -61,7 +61,8 @@ class _File:
     def torn(self, choose: Random) -> bytes:
         """Return one of the contents that the file may have."""
         newest = choose.choice((0.5, 0.9, 0.99))  # probability that a sector is the newest
-        data, sizes = bytearray(self.durable), [len(self.durable)]
+        data = bytearray(self.durable)
+        sizes = [len(self.durable)]
         versions: dict[int, list[bytes]] = {}
         for _, op in self.pending:
             touched = _sectors(data, op)

@@ -17,7 +17,8 @@ from atomic.sessions.journal_database import PAGE_SIZE
 from tests.disk.trace import AnyOp, Created, FolderSynced, Renamed, Resized, Synced, Trace, Wrote
 from tests.disk.workflow import done_mark, needs
 
-_LOG_HEADER, _FRAME_HEADER = 32, 24
+_LOG_HEADER = 32
+_FRAME_HEADER = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,11 @@ def files_named(trace: Trace, path: str) -> Iterator[int]:
 
 def check_records(trace: Trace, journal: str, ledger: str) -> Findings:
     """Find starts of steps whose predecessors were not on the disk yet."""
-    log, old = list(commits(trace, f"{journal}-wal")), list(trace.contents.values())
-    waits_for, found, checked = needs(), list[str](), 0
+    log = list(commits(trace, f"{journal}-wal"))
+    old = list(trace.contents.values())
+    waits_for = needs()
+    found = list[str]()
+    checked = 0
     for start in starts(trace, ledger):
         for before in waits_for[start.step_id] or ["start"]:
             mark = done_mark(before).encode()
@@ -89,7 +93,8 @@ def _is_synced(ops: Sequence[AnyOp], commit: Commit | None, before: int) -> bool
 def commits(trace: Trace, log: str) -> Iterator[Commit]:
     """Yield the transactions of a log in the order in which they were written."""
     files = set(files_named(trace, log))
-    pages, is_last = b"", False
+    pages = b""
+    is_last = False
     for position, op in enumerate(trace.ops):
         if not isinstance(op, Wrote) or op.file not in files:
             continue

@@ -67,7 +67,8 @@ def life(log: Path) -> int:
 def test_the_log_of_a_run_that_only_waits_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, "RENEW_SECONDS", 0.001)
     monkeypatch.setattr(journal_database, "CHECKPOINT_PAGES", 10)
-    log, deadline = tmp_path / "journal.db-wal", time.monotonic() + 60
+    log = tmp_path / "journal.db-wal"
+    deadline = time.monotonic() + 60
     with SqliteJournal(tmp_path / "journal.db") as journal:
         journal.create("run", start_row("run"))
         first = life(log)
@@ -83,7 +84,8 @@ def test_a_log_that_another_process_writes_is_copied_later(tmp_path: Path, monke
     path = tmp_path / "journal.db"
     with SqliteJournal(path) as journal, closing(sqlite3.connect(path, isolation_level=None)) as other:
         run = journal.create("run", start_row("run"))
-        size, connect = path.stat().st_size, journal_database.connect
+        size = path.stat().st_size
+        connect = journal_database.connect
 
         def too_late(*words: object, **options: object) -> sqlite3.Connection:
             """Let the other process write between a commit and the checkpoint after it."""

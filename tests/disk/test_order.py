@@ -25,7 +25,8 @@ def test_the_trace_has_every_operation(watched: Case) -> None:
 
 
 def test_records_are_synced_before_dependent_steps_start(watched: Case, capsys: pytest.CaptureFixture[str]) -> None:
-    place, trace = watched.place, watched.trace
+    place = watched.place
+    trace = watched.trace
     found = check_records(trace, str(place.journal), str(place.ledger))
     assert found.violations == []
     assert {start.step_id for start in starts(trace, str(place.ledger))} == set(needs())

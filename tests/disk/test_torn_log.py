@@ -40,7 +40,8 @@ def wrapped_log(folder: Path, *, with_snapshot: bool) -> tuple[bytes, bytes, byt
             assert connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[0] == 0
         before = Path(f"{path}-wal").read_bytes()
         log.append([row(STEPS + 1)])
-        database, after = path.read_bytes(), Path(f"{path}-wal").read_bytes()
+        database = path.read_bytes()
+        after = Path(f"{path}-wal").read_bytes()
     assert before[:32] != after[:32], "the log was not restarted"
     # SQLite syncs a new header before the pages after it.
     return database, after[:32] + before[32:], after

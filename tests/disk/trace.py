@@ -20,7 +20,8 @@ from tests.disk.tracer import End, Entry, Exit, run_traced
 
 _AT_FDCWD = -100
 _AT_REMOVEDIR = 0x200
-_PROT_WRITE, _MAP_SHARED = 2, 1
+_PROT_WRITE = 2
+_MAP_SHARED = 1
 _LONGEST_PATH = 4096
 
 
@@ -201,12 +202,14 @@ class _Recorder:
 
     def write(self, call: Entry) -> _Steps:
         if (file := self._file(call)) is not None:
-            began, data = self._now, _memory(call.tid, call.args[1], call.args[2])
+            began = self._now
+            data = _memory(call.tid, call.args[1], call.args[2])
             yield from self._wrote(call, began, file, data)
 
     def writev(self, call: Entry) -> _Steps:
         if (file := self._file(call)) is not None:
-            began, data = self._now, _vector(call)
+            began = self._now
+            data = _vector(call)
             yield from self._wrote(call, began, file, data)
 
     def _wrote(self, call: Entry, began: int, file: int, data: bytes) -> _Steps:
@@ -216,13 +219,15 @@ class _Recorder:
 
     def pwrite(self, call: Entry) -> _Steps:
         if (file := self._file(call)) is not None:
-            began, data = self._now, _memory(call.tid, call.args[1], call.args[2])
+            began = self._now
+            data = _memory(call.tid, call.args[1], call.args[2])
             written = yield
             self._add(Wrote(began, file, call.args[3], data[:written]))
 
     def pwritev(self, call: Entry) -> _Steps:
         if (file := self._file(call)) is not None:
-            began, data = self._now, _vector(call)
+            began = self._now
+            data = _vector(call)
             written = yield
             self._add(Wrote(began, file, call.args[3], data[:written]))
 

@@ -21,12 +21,21 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-_CONT_TO_CALL, _SEIZE, _INTERRUPT, _LISTEN, _CALL_INFO = 24, 0x4206, 0x4207, 0x4208, 0x420E
-_CALLS_MARKED, _FOLLOW_FORK, _FOLLOW_VFORK, _FOLLOW_CLONE, _EXIT_KILL = 1, 2, 4, 8, 0x100000
+_CONT_TO_CALL = 24
+_SEIZE = 0x4206
+_INTERRUPT = 0x4207
+_LISTEN = 0x4208
+_CALL_INFO = 0x420E
+_CALLS_MARKED = 1
+_FOLLOW_FORK = 2
+_FOLLOW_VFORK = 4
+_FOLLOW_CLONE = 8
+_EXIT_KILL = 0x100000
 _OPTIONS = _CALLS_MARKED | _FOLLOW_FORK | _FOLLOW_VFORK | _FOLLOW_CLONE | _EXIT_KILL
 _CALL_STOP = signal.SIGTRAP | 0x80
 _EVENT_STOP = 128
-_ENTRY, _EXIT = 1, 2
+_ENTRY = 1
+_EXIT = 2
 _ALL_THREADS = 0x40000000  # __WALL: an ordinary wait does not see threads
 _STOP_SIGNALS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
@@ -132,7 +141,8 @@ def wait_for_go() -> None:
 @contextmanager
 def _spawned(script: str, arguments: Sequence[str]) -> Generator[tuple[int, int]]:
     """Start a child in its own process group, so that waiting for it affects no other."""
-    (child_in, go), (ready, child_out) = os.pipe(), os.pipe()
+    child_in, go = os.pipe()
+    ready, child_out = os.pipe()
     try:
         actions = [(os.POSIX_SPAWN_DUP2, child_in, 0), (os.POSIX_SPAWN_DUP2, child_out, 1)]
         argv = [sys.executable, script, *arguments]
@@ -215,8 +225,10 @@ def _call_at(tid: int, calls: Mapping[int, str], inside: set[int]) -> Entry | Ex
 
 def _continue(tid: int, status: int) -> None:
     """Continue a thread until its next call, and deliver the signal that stopped it."""
-    caught, event = os.WSTOPSIG(status), status >> 16
-    request, passed = _CONT_TO_CALL, 0
+    caught = os.WSTOPSIG(status)
+    event = status >> 16
+    request = _CONT_TO_CALL
+    passed = 0
     if event == _EVENT_STOP and caught in _STOP_SIGNALS:
         request = _LISTEN
     elif not event and caught != _CALL_STOP:

@@ -49,7 +49,9 @@ class KeptJournal(MemoryJournal):
 
 class _KeptLog:
     def __init__(self, log: RunLog, journal: KeptJournal, execution_id: str) -> None:
-        self._log, self._journal, self._id = log, journal, execution_id
+        self._log = log
+        self._journal = journal
+        self._id = execution_id
 
     def append(self, rows: Sequence[Row], *, sync: bool = True) -> None:
         self._log.append(rows, sync=sync)

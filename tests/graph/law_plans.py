@@ -249,7 +249,8 @@ class Drawing:
     """Draws one plan and numbers its ids."""
 
     def __init__(self, draw: st.DrawFn, *, contests: bool = False) -> None:
-        self._draw, self._contests = draw, contests
+        self._draw = draw
+        self._contests = contests
         self._numbers = count(1)
 
     def id(self, prefix: str) -> str:

@@ -700,7 +700,9 @@ async def test_a_cancelled_run_resumes_where_it_was() -> None:
 
 
 async def test_a_run_that_is_cancelled_twice_still_cleans_up() -> None:
-    begun, cleaning, free = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    begun = asyncio.Event()
+    cleaning = asyncio.Event()
+    free = asyncio.Event()
     cleaned: list[str] = []
 
     async def slow(ctx: NodeContext[S]) -> None:
@@ -732,7 +734,8 @@ async def test_a_run_that_is_cancelled_twice_still_cleans_up() -> None:
 
 
 async def test_a_cancel_reaches_a_blocking_tool_only_as_far_as_its_result() -> None:
-    free, blocked = threading.Event(), threading.Event()
+    free = threading.Event()
+    blocked = threading.Event()
 
     def block() -> None:
         blocked.set()

@@ -71,7 +71,8 @@ class Graphs:
     """Draws graphs; every id is new."""
 
     def __init__(self, draw: Draw) -> None:
-        self._draw, self._count = draw, 0
+        self._draw = draw
+        self._count = 0
 
     def number(self, least: int, most: int) -> int:
         return self._draw(st.integers(least, most))
@@ -88,7 +89,8 @@ class Graphs:
         return f"{letters}~{self._count}"  # a separator: ("2", 2) must differ from ("", 22)
 
     def step(self) -> Node[State]:
-        name, about = self.name(), self.words()
+        name = self.name()
+        about = self.words()
         match self._draw(st.sampled_from(["plain", "tool", "agent", "ask", "wait", "workflow"])):
             case "tool":
                 retry = Retry() if self.maybe() else None
@@ -121,7 +123,8 @@ class Graphs:
             case "loop":
                 return chain.loop(self.chain(depth - 1), until=lambda s: len(s.outputs) > 3, max_iterations=7, id=name)
             case "cycle":
-                again, body = self.chain(depth - 1).items, self.chain(depth - 1).items
+                again = self.chain(depth - 1).items
+                body = self.chain(depth - 1).items
                 both = LoopBody(Block((*again, *body)), is_good, 5, enter_at=len(again))
                 return chain.then(Node[State](id=name, kind=NodeKind.LOOP, body=both))
             case "parallel":
@@ -157,13 +160,15 @@ class Graphs:
         ids = [other.id for other in nodes]
         edges = [Edge(ids[self.number(0, place)], target) for place, target in enumerate(ids[1:])]
         for _ in range(self.number(0, 5)):
-            source, target = ids[self.number(0, len(ids) - 1)], ids[self.number(0, len(ids) - 1)]
+            source = ids[self.number(0, len(ids) - 1)]
+            target = ids[self.number(0, len(ids) - 1)]
             edges.append(Edge(source, target, condition=is_good, label=self.words()))
         forward = {edge.from_ for edge in edges if ids.index(edge.from_) < ids.index(edge.to)}
         edges += [Edge(source, END) for source in ids if source not in forward]
         if self.maybe():
             route = decision_node(self.name(), [(is_good, ids[self.number(0, len(ids) - 1)]), (is_new, END)])
-            nodes, edges = [*nodes, route], [*edges, Edge(ids[self.number(0, len(ids) - 1)], route.id)]
+            nodes = [*nodes, route]
+            edges = [*edges, Edge(ids[self.number(0, len(ids) - 1)], route.id)]
         return compile_graph(GraphConfig(start_node=ids[0], state=State, nodes=nodes, edges=edges, max_iterations=9))
 
 
@@ -211,7 +216,8 @@ def cells_of(line: Line, x: int = 0, y: int = 0) -> Iterator[tuple[Point, str]]:
     """Yield the cells of a line: `-` and `|` pass, `+` ends or turns."""
     points = [point for number, point in enumerate(line.points) if number == 0 or point != line.points[number - 1]]
     for (a, b), (c, d) in pairwise(points):
-        dx, dy = (c > a) - (c < a), (d > b) - (d < b)
+        dx = (c > a) - (c < a)
+        dy = (d > b) - (d < b)
         for step in range(1, abs(c - a) + abs(d - b)):
             yield (x + a + dx * step, y + b + dy * step), "-" if dx else "|"
     for a, b in points:

@@ -25,7 +25,8 @@ LIMITS = st.sampled_from([0, 1, 2, 4])
 @given(edge_plans(), PAUSES, LIMITS)
 @settings(max_examples=400)
 def test_a_plan_as_edges_ends_like_the_plain_interpreter(plan: Plan, pauses: int, limit: int) -> None:
-    expected, outside = expected_of(plan), Outside(pauses)
+    expected = expected_of(plan)
+    outside = Outside(pauses)
     result = asyncio.run(wired(plan, outside, limit).run())
     assert_ended_as(expected, result)
     assert Counter(outside.seen) == Counter(expected.seen)
@@ -35,14 +36,16 @@ def test_a_plan_as_edges_ends_like_the_plain_interpreter(plan: Plan, pauses: int
 @given(edge_plans(), PAUSES, st.booleans())
 @settings(max_examples=50)
 def test_a_plan_as_edges_survives_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
-    expected, outside = expected_of(plan, most=60), Outside(pauses)
+    expected = expected_of(plan, most=60)
+    outside = Outside(pauses)
     asyncio.run(check_every_cut(wired(plan, outside), outside, expected, snapshots=snapshots))
 
 
 @given(nets(), LIMITS)
 @settings(max_examples=150)
 def test_every_node_runs_once_after_all_nodes_before_it(net: Net, limit: int) -> None:
-    expected, outside = outcome_of(net), Outside(5)
+    expected = outcome_of(net)
+    outside = Outside(5)
     graph = woven(net, outside, limit)
     logs = [asyncio.run(checked_run(graph, outside, expected, luck)) for luck in range(4)]
     assert all(log == logs[0] for log in logs), "the final state depends on who was faster"
@@ -63,7 +66,8 @@ async def checked_run(graph: CompiledGraph[LawState], outside: Outside, expected
 @given(nets(), st.booleans())
 @settings(max_examples=50)
 def test_a_net_survives_any_cut(net: Net, snapshots: bool) -> None:
-    expected, outside = outcome_of(net), Outside(3)
+    expected = outcome_of(net)
+    outside = Outside(3)
     graph = woven(net, outside, 4)
     asyncio.run(check_net_cuts(graph, outside, expected, snapshots))
 
@@ -80,7 +84,8 @@ async def check_net_cuts(
 @given(edge_plans(), PAUSES)
 @settings(max_examples=30)
 def test_a_plan_as_edges_can_be_forked_from_any_step(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses)
+    expected = expected_of(plan, most=40)
+    outside = Outside(pauses)
     graph = wired(plan, outside)
 
     async def check() -> None:
@@ -156,7 +161,8 @@ def test_many_more_webs_ignore_speed_and_kills(net: Net) -> None:
 @given(edge_plans(), PAUSES, st.booleans())
 @settings(max_examples=400)
 def test_many_more_plans_as_edges_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
-    expected, outside = expected_of(plan, most=100), Outside(pauses)
+    expected = expected_of(plan, most=100)
+    outside = Outside(pauses)
     asyncio.run(check_every_cut(wired(plan, outside), outside, expected, snapshots=snapshots))
 
 
@@ -164,5 +170,6 @@ def test_many_more_plans_as_edges_survive_any_cut(plan: Plan, pauses: int, snaps
 @given(nets(), st.booleans())
 @settings(max_examples=2000)
 def test_many_more_nets_survive_any_cut(net: Net, snapshots: bool) -> None:
-    expected, outside = outcome_of(net), Outside(3)
+    expected = outcome_of(net)
+    outside = Outside(3)
     asyncio.run(check_net_cuts(woven(net, outside, 4), outside, expected, snapshots))

@@ -149,7 +149,8 @@ class WithMore(S):
 
 async def test_a_field_with_a_default_may_be_added(journal: Journal) -> None:
     await pause(journal, chain(say("a"), ask()))
-    a, question = cast("Any", say("a")), cast("Any", ask())
+    a = cast("Any", say("a"))
+    question = cast("Any", ask())
     state = await finish(journal, graph(WithMore).then(a).then(question).compile())
     assert (state.log, state.more) == (["a"], 7)
 
@@ -413,7 +414,10 @@ async def test_steps_that_finished_before_a_snapshot_count_too(tmp_path: Path) -
     async def fold(ctx: NodeContext[S]) -> NodeResult:
         return NodeResult(signals=[Signal("checkpoint")])
 
-    a, b, jumping, folding = say("a"), say("b"), node("jump", jump), node("fold", fold)
+    a = say("a")
+    b = say("b")
+    jumping = node("jump", jump)
+    folding = node("fold", fold)
     with SqliteJournal(tmp_path / "journal.db") as journal:
         await pause(journal, chain(a, b, jumping, folding, ask()))
         assert journal.history(RUN).snapshot is not None

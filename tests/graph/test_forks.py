@@ -116,7 +116,8 @@ async def test_a_copy_by_an_earlier_version_is_read_correctly() -> None:
     compiled = graph(S).node("n", two_questions).compile()
     await within(compiled.run(journal=journal, execution_id=RUN))
     await within(compiled.resume(journal, RUN, answers={"one": "1"}))
-    start, rows = journal.history(RUN).start, journal.history(RUN).rows
+    start = journal.history(RUN).start
+    rows = journal.history(RUN).rows
     old = MemoryJournal()
     copied = msgspec.structs.replace(start, execution_id="copy", forked_from=RUN)
     write(old, "copy", [encode_row(RowKind.START, copied), *rows])

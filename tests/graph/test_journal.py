@@ -94,7 +94,8 @@ async def test_the_state_shows_the_updates_of_open_branches(journal: Journal) ->
 
 
 async def test_loading_runs_nothing_and_needs_no_ownership(journal: Journal) -> None:
-    begun, free = asyncio.Event(), asyncio.Event()
+    begun = asyncio.Event()
+    free = asyncio.Event()
 
     async def slow(ctx: NodeContext[S]) -> None:
         begun.set()

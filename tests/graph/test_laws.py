@@ -31,7 +31,8 @@ def expected_of(plan: Plan, most: int = 150) -> Reference:
 @given(plans(), PAUSES)
 @settings(max_examples=150)
 def test_a_run_ends_like_the_plain_interpreter(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan), Outside(pauses)
+    expected = expected_of(plan)
+    outside = Outside(pauses)
     result = asyncio.run(compiled(plan, outside).run())
     assert_ended_as(expected, result)
     assert Counter(outside.seen) == Counter(expected.seen)
@@ -41,7 +42,8 @@ def test_a_run_ends_like_the_plain_interpreter(plan: Plan, pauses: int) -> None:
 @given(plans(), PAUSES)
 @settings(max_examples=100)
 def test_a_stream_yields_every_step_with_the_state_after_it(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan), Outside(pauses)
+    expected = expected_of(plan)
+    outside = Outside(pauses)
 
     async def streamed() -> list[tuple[str, int]]:
         return [(step.node_id, digest_of(step.state)) async for step in compiled(plan, outside).stream()]
@@ -55,14 +57,16 @@ def test_a_stream_yields_every_step_with_the_state_after_it(plan: Plan, pauses: 
 @given(plans(), PAUSES, st.booleans())
 @settings(max_examples=50)
 def test_a_run_that_is_cut_after_any_row_ends_like_an_uncut_one(plan: Plan, pauses: int, snapshots: bool) -> None:
-    expected, outside = expected_of(plan, most=60), Outside(pauses)
+    expected = expected_of(plan, most=60)
+    outside = Outside(pauses)
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=snapshots))
 
 
 @given(plans(depth=3), PAUSES)
 @settings(max_examples=40)
 def test_the_state_after_any_step_can_be_loaded_and_forked(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan, most=60), Outside(pauses)
+    expected = expected_of(plan, most=60)
+    outside = Outside(pauses)
     graph = compiled(plan, outside)
 
     async def check() -> None:
@@ -84,7 +88,8 @@ def test_the_state_after_any_step_can_be_loaded_and_forked(plan: Plan, pauses: i
 @given(plans(depth=3))
 @settings(max_examples=6)
 def test_a_run_on_disk_resumes_after_any_row(tmp_path_factory: pytest.TempPathFactory, plan: Plan) -> None:
-    expected, outside = expected_of(plan, most=30), Outside()
+    expected = expected_of(plan, most=30)
+    outside = Outside()
     asyncio.run(check_cuts_on_disk(plan, outside, expected, tmp_path_factory.mktemp("cuts")))
 
 
@@ -108,5 +113,6 @@ async def check_cuts_on_disk(plan: Plan, outside: Outside, expected: Reference, 
 @given(plans(), PAUSES, st.booleans())
 @settings(max_examples=400)
 def test_many_more_graphs_survive_a_cut_after_any_row(plan: Plan, pauses: int, snapshots: bool) -> None:
-    expected, outside = expected_of(plan, most=100), Outside(pauses)
+    expected = expected_of(plan, most=100)
+    outside = Outside(pauses)
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=snapshots))

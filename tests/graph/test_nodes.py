@@ -319,7 +319,8 @@ async def test_sync_tools_run_in_a_thread_and_async_ones_in_the_loop() -> None:
 
 
 async def test_a_sync_tool_that_blocks_does_not_stop_other_branches() -> None:
-    free, blocked = threading.Event(), threading.Event()
+    free = threading.Event()
+    blocked = threading.Event()
 
     def block() -> None:
         blocked.set()

@@ -57,7 +57,8 @@ async def test_branches_of_1_3_and_7_nodes_made_by_edges_meet_once() -> None:
 
 
 async def test_results_are_merged_in_the_order_of_declaration_not_of_arrival() -> None:
-    second, third = asyncio.Event(), asyncio.Event()
+    second = asyncio.Event()
+    third = asyncio.Event()
 
     async def last(ctx: NodeContext[S]) -> dict[str, Any]:
         third.set()
@@ -74,7 +75,8 @@ async def test_results_are_merged_in_the_order_of_declaration_not_of_arrival() -
 
 
 async def test_branches_are_real_concurrency() -> None:
-    here, there = asyncio.Event(), asyncio.Event()
+    here = asyncio.Event()
+    there = asyncio.Event()
 
     async def ping(ctx: NodeContext[S]) -> None:
         here.set()
@@ -291,7 +293,8 @@ def counted(id: str, runs: list[str], *, fails: bool = False) -> Node[S]:
 
 @pytest.mark.parametrize("limit", [0, 1])
 async def test_a_failed_branch_of_any_does_not_run_again_while_another_waits(limit: int) -> None:
-    journal, runs = MemoryJournal(), list[str]()
+    journal = MemoryJournal()
+    runs = list[str]()
     failing = [counted("before", runs), counted("bad", runs, fails=True)]
     asking: list[Node[S]] = [ask_user_node("q", "Go on?"), ask_user_node("r", "Really?")]
     branches = {"bad": failing, "good": asking}
@@ -308,7 +311,9 @@ async def test_a_failed_branch_of_any_does_not_run_again_while_another_waits(lim
 
 
 async def test_any_names_failures_before_a_pause_and_a_resume_retries_all() -> None:
-    journal, runs, broken = MemoryJournal(), list[str](), [True]
+    journal = MemoryJournal()
+    runs = list[str]()
+    broken = [True]
 
     async def asks(ctx: NodeContext[S]) -> dict[str, Any]:
         answer = await ctx.ask(Question("Go on?", id="q"))
@@ -330,7 +335,8 @@ async def test_any_names_failures_before_a_pause_and_a_resume_retries_all() -> N
 
 
 async def test_a_killed_any_does_not_run_its_failed_branch_again() -> None:
-    runs, reached = list[str](), asyncio.Event()
+    runs = list[str]()
+    reached = asyncio.Event()
 
     async def slow(ctx: NodeContext[S]) -> dict[str, Any]:
         while "bad" not in runs:
@@ -397,7 +403,9 @@ class Crowd:
     """Counts concurrent executions, and holds them until enough have arrived."""
 
     def __init__(self, size: int) -> None:
-        self.size, self.inside, self.most = size, 0, 0
+        self.size = size
+        self.inside = 0
+        self.most = 0
         self.full = asyncio.Event()
 
     async def run(self, ctx: NodeContext[S]) -> None:

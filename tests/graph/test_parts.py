@@ -43,7 +43,8 @@ class Work:
     """Return a step of three parts that is interrupted after the second while `cut` is set."""
 
     def __init__(self, cut: Callable[[], Any] | None) -> None:
-        self.cut, self.done = cut, list[str]()
+        self.cut = cut
+        self.done = list[str]()
 
     async def run(self, ctx: NodeContext[S]) -> dict[str, Any]:
         for part in ("one", "two", "three"):
@@ -81,7 +82,8 @@ async def test_a_killed_step_resumes_with_its_remembered_parts(shape: str) -> No
         await asyncio.sleep(1000)
 
     work = Work(hang)
-    compiled, kept = SHAPES[shape](work.run), KeptJournal()
+    compiled = SHAPES[shape](work.run)
+    kept = KeptJournal()
     async with running(compiled.run(journal=kept, execution_id=RUN)):
         await within(begun.wait())
         journal = kept.cut(RUN, len(kept.rows(RUN)))

@@ -659,7 +659,8 @@ async def test_a_question_that_is_inserted_does_not_shift_the_answers(named: boo
         return Question(text, id=text.lower().strip("?")) if named else text
 
     journal = MemoryJournal()
-    old, new = asks(question("Name?"), question("Town?")), asks(*map(question, ("Age?", "Name?", "Town?")))
+    old = asks(question("Name?"), question("Town?"))
+    new = asks(*map(question, ("Age?", "Name?", "Town?")))
     first = await paused(old, journal)
     await answered(old, journal, **{first.questions[0].id: "Bob"})
     result = await answered(new, journal)

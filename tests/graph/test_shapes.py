@@ -38,7 +38,8 @@ async def test_the_first_call_is_the_entry_and_the_graph_ends_after_the_last() -
 
 async def test_builders_never_change() -> None:
     start = graph(S).then(say("a"))
-    one, other = start.then(say("b")), start.then(say("c"))
+    one = start.then(say("b"))
+    other = start.then(say("c"))
     with_catch = start.catch(say("d"))
     assert with_catch is not start
     assert (await ended(start.compile())).state.log == ["a"]

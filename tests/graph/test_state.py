@@ -127,7 +127,8 @@ class Own(State):
 def test_defaults_of_a_class_with_plain_annotations_are_not_shared() -> None:
     module: dict[str, Any] = {"State": State, "Box": Box, "__name__": __name__}
     exec(compile(UNQUOTED, "<file>", "exec", dont_inherit=True), module)  # like a workflow file
-    one, other = module["Own"](), module["Own"]()
+    one = module["Own"]()
+    other = module["Own"]()
     one.names.append("b")
     one.box.items.append("b")
     assert (other.names, other.box.items) == (["a"], ["a"])
@@ -135,7 +136,8 @@ def test_defaults_of_a_class_with_plain_annotations_are_not_shared() -> None:
 
 
 async def test_defaults_are_never_shared_between_two_states() -> None:
-    one, other = Boxed(), Boxed()
+    one = Boxed()
+    other = Boxed()
     one.names.append("x")
     one.table["a"].append("x")
     one.outputs["x"] = 1

@@ -204,7 +204,8 @@ async def test_a_live_question_that_timed_out_does_not_pause() -> None:
 
 
 async def test_a_step_waits_for_the_answer_to_a_live_question_of_its_task() -> None:
-    journal, host = MemoryJournal(), Host()
+    journal = MemoryJournal()
+    host = Host()
     tasks: list[asyncio.Future[Any]] = []
 
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:

@@ -60,21 +60,24 @@ async def answered(graph: Graph, journal: MemoryJournal, result: RunResult[LawSt
 @given(plans(), PAUSES)
 @settings(max_examples=40)
 def test_a_run_resumes_from_any_failed_step(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
+    expected = expected_of(plan, most=40)
+    outside = Outside(pauses, threads=False)
     asyncio.run(check_every_failure(compiled(plan, outside), outside, expected))
 
 
 @given(plans(), PAUSES)
 @settings(max_examples=40)
 def test_a_run_resumes_from_any_closed_stream(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
+    expected = expected_of(plan, most=40)
+    outside = Outside(pauses, threads=False)
     asyncio.run(check_every_stop(compiled(plan, outside), outside, expected))
 
 
 @given(edge_plans(), PAUSES)
 @settings(max_examples=40)
 def test_branches_made_by_edges_resume_after_failures_and_stops(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
+    expected = expected_of(plan, most=40)
+    outside = Outside(pauses, threads=False)
     graph = wired(plan, outside)
     asyncio.run(check_every_failure(graph, outside, expected))
     asyncio.run(check_every_stop(graph, outside, expected))
@@ -84,14 +87,16 @@ def test_branches_made_by_edges_resume_after_failures_and_stops(plan: Plan, paus
 @given(plans(), PAUSES, st.booleans())
 @settings(max_examples=25)
 def test_retries_change_nothing_and_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
-    expected, outside = expected_of(plan, most=30), Outside(pauses, threads=False, flaky=True)
+    expected = expected_of(plan, most=30)
+    outside = Outside(pauses, threads=False, flaky=True)
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=snapshots))
 
 
 @given(plans(), PAUSES)
 @settings(max_examples=15)
 def test_handled_failures_survive_any_cut(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan, most=30), Outside(pauses, threads=False, skips=True)
+    expected = expected_of(plan, most=30)
+    outside = Outside(pauses, threads=False, skips=True)
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=False))
 
 
@@ -99,7 +104,8 @@ def test_handled_failures_survive_any_cut(plan: Plan, pauses: int) -> None:
 @given(plans(), PAUSES)
 @settings(max_examples=60)
 def test_attempts_of_a_step_are_counted_over_every_kill(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan, most=30), Outside(pauses, threads=False, flaky=True)
+    expected = expected_of(plan, most=30)
+    outside = Outside(pauses, threads=False, flaky=True)
 
     async def check() -> None:
         whole = KeptJournal()
@@ -124,10 +130,12 @@ def test_attempts_of_a_step_are_counted_over_every_kill(plan: Plan, pauses: int)
 @given(plans(), PAUSES, st.integers(0, 5))
 @settings(max_examples=60)
 def test_the_order_of_answers_does_not_change_the_result(plan: Plan, pauses: int, luck: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False, asks=True)
+    expected = expected_of(plan, most=40)
+    outside = Outside(pauses, threads=False, asks=True)
 
     async def check() -> None:
-        graph, journal = compiled(plan, outside), MemoryJournal()
+        graph = compiled(plan, outside)
+        journal = MemoryJournal()
         result = await graph.run(journal=journal, execution_id=RUN)
         assert_ended_as(expected, await answered(graph, journal, result, luck))
         assert Counter(outside.seen) == Counter(expected.seen)
@@ -138,10 +146,12 @@ def test_the_order_of_answers_does_not_change_the_result(plan: Plan, pauses: int
 @given(edge_plans(), PAUSES, st.integers(0, 5))
 @settings(max_examples=60)
 def test_questions_in_branches_made_by_edges_change_nothing(plan: Plan, pauses: int, luck: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False, asks=True)
+    expected = expected_of(plan, most=40)
+    outside = Outside(pauses, threads=False, asks=True)
 
     async def check() -> None:
-        graph, journal = wired(plan, outside), MemoryJournal()
+        graph = wired(plan, outside)
+        journal = MemoryJournal()
         result = await graph.run(journal=journal, execution_id=RUN)
         assert_ended_as(expected, await answered(graph, journal, result, luck))
         assert Counter(outside.seen) == Counter(expected.seen)
@@ -153,7 +163,8 @@ def test_questions_in_branches_made_by_edges_change_nothing(plan: Plan, pauses: 
 @given(plans(depth=3), PAUSES, st.integers(0, 5))
 @settings(max_examples=25)
 def test_questions_survive_any_cut(plan: Plan, pauses: int, luck: int) -> None:
-    expected, outside = expected_of(plan, most=15), Outside(pauses, threads=False, asks=True)
+    expected = expected_of(plan, most=15)
+    outside = Outside(pauses, threads=False, asks=True)
     asyncio.run(check_cut_questions(compiled(plan, outside), outside, expected, luck))
 
 
@@ -174,7 +185,8 @@ async def check_cut_questions(graph: Graph, outside: Outside, expected: Expected
 @given(plans(contests=True), PAUSES)
 @settings(max_examples=80)
 def test_only_the_winner_of_a_race_remains(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan), Outside(pauses, threads=False)
+    expected = expected_of(plan)
+    outside = Outside(pauses, threads=False)
     assert_ended_as(expected, asyncio.run(compiled(plan, outside).run()))
     assert Counter(seen for seen in outside.seen if not loses(seen[0])) == Counter(expected.seen)
 
@@ -183,7 +195,8 @@ def test_only_the_winner_of_a_race_remains(plan: Plan, pauses: int) -> None:
 @given(plans(contests=True), PAUSES, st.booleans())
 @settings(max_examples=25)
 def test_races_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
-    expected, outside = expected_of(plan, most=30), Outside(pauses, threads=False)
+    expected = expected_of(plan, most=30)
+    outside = Outside(pauses, threads=False)
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=snapshots))
 
 
@@ -191,7 +204,8 @@ def test_races_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None
 @given(plans(contests=True), PAUSES, st.booleans())
 @settings(max_examples=200)
 def test_many_more_races_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
+    expected = expected_of(plan, most=40)
+    outside = Outside(pauses, threads=False)
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=snapshots))
 
 
@@ -214,7 +228,8 @@ def test_many_more_graphs_get_into_trouble(plan: Plan, pauses: int, luck: int) -
 @given(edge_plans(), PAUSES, st.integers(0, 5))
 @settings(max_examples=200)
 def test_many_more_graphs_of_edges_get_into_trouble(plan: Plan, pauses: int, luck: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
+    expected = expected_of(plan, most=40)
+    outside = Outside(pauses, threads=False)
     asyncio.run(check_every_failure(wired(plan, outside), outside, expected))
     asyncio.run(check_every_stop(wired(plan, outside), outside, expected))
     asking = Outside(pauses, threads=False, asks=True)

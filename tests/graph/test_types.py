@@ -58,7 +58,8 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, st
 
 @pytest.mark.parametrize("case", FILES, ids=lambda case: case.stem)
 def test_pyright_reports_the_mistakes_of_an_author(case: Path, reported: dict[str, dict[int, str]]) -> None:
-    expected, actual = expected_errors(case), reported[case.stem]
+    expected = expected_errors(case)
+    actual = reported[case.stem]
     missing = {number + 1: words for number, words in expected.items() if words not in actual.get(number, "")}
     assert missing == {}, actual
     surplus = {number + 1: text for number, text in actual.items() if number not in expected}

@@ -25,7 +25,8 @@ class HostileProject:
     """A hostile project under construction, and the canary that must stay untouched."""
 
     def __init__(self, project: Path, canary: Path, *, home: Path | None = None) -> None:
-        self.project, self.canary = project, canary
+        self.project = project
+        self.canary = canary
         self.home = home or canary.parent / "home"  # of the user
         self.below = ""  # the user's current folder, below the project
         self.python = f"open({str(canary)!r}, 'a').close()\n"
@@ -685,7 +686,8 @@ def sessions_and_state_of_its_own(repo: HostileProject) -> None:
 
 # Text for a terminal
 
-CLIPBOARD, TITLE = "\x1b]52;c;ZXZpbA==\x07", "\x1b]0;evil\x07\x9d0;evil\x9c\x1b[2J\u202e\u200b"
+CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
+TITLE = "\x1b]0;evil\x07\x9d0;evil\x9c\x1b[2J\u202e\u200b"
 
 
 @project

@@ -44,7 +44,8 @@ class Visit:
     """One user in one repository. `folder` contains every file they have."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.folder, self.name = folder, name
+        self.folder = folder
+        self.name = name
         self.user = User(folder)
         self.user.lacks(*SDKS)  # `doctor` would let other agents write files
         self.canary = folder / "canary"
@@ -120,7 +121,8 @@ def _has_prompt(lines: Sequence[str]) -> bool:
 
 def _print(path: str) -> Print:
     status = os.lstat(path)
-    kind, mode = stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode)
+    kind = stat.S_IFMT(status.st_mode)
+    mode = stat.S_IMODE(status.st_mode)
     if kind == stat.S_IFLNK:
         return "link", mode, 0, os.readlink(path)
     if kind == stat.S_IFREG:

@@ -19,7 +19,8 @@ class World:
     """A home folder and a project; `catalog` reads their current files."""
 
     def __init__(self, folder: Path) -> None:
-        self.home, self.project = folder / "home", folder / "project"
+        self.home = folder / "home"
+        self.project = folder / "project"
         for made in (self.home / ".atomic", self.project):
             made.mkdir(parents=True)
 

@@ -171,7 +171,8 @@ def test_an_approval_does_not_cover_projects_below(world: World) -> None:
 
 
 def test_every_server_that_a_session_could_get_from_the_project_is_an_item(world: World) -> None:
-    stdio, local = {"command": "evil"}, {"type": "local", "command": ["evil"]}
+    stdio = {"command": "evil"}
+    local = {"type": "local", "command": ["evil"]}
     server = msgspec.json.encode({"mcpServers": {"x": stdio}, "servers": {"x": stdio}, "mcp": {"x": local}}).decode()
     for place in places(world.project, world.home):
         if place.source.location == "project":
@@ -332,7 +333,8 @@ def test_changes_since_the_last_approval_are_shown_line_by_line(world: World) ->
 def test_a_difference_equals_that_of_difflib(old: list[str], new: list[str]) -> None:
     """The line numbers are right, and the difference turns the old text into the new."""
     found = _compare(old, new, "a", "b")
-    rebuilt, at = list[str](), 0
+    rebuilt = list[str]()
+    at = 0
     for line in found[2:]:
         if line.startswith("@@"):
             number = int(line.split()[1].split(",")[0][1:])

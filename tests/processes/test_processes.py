@@ -293,7 +293,8 @@ async def test_short_programs_die_with_atomic_too_and_leave_no_guard(tmp_path: P
 
 async def test_many_short_programs_share_a_guard_and_leave_nothing_open() -> None:
     await execute("true", is_short=True)
-    others, before = children(), len(os.listdir("/dev/fd"))
+    others = children()
+    before = len(os.listdir("/dev/fd"))
     results = await asyncio.gather(*(execute("sh", "-c", f"exit {n}", is_short=True) for n in range(40)))
     assert [result.exit_code for result in results] == [*range(40)]
     assert children() <= others

@@ -81,8 +81,11 @@ class Stage:
     """A user with agents, a repository, and Ralph."""
 
     def __init__(self, user: User, model: Model, *names: str) -> None:
-        self.user, self.model, self.name = user, model, names[0]
-        self.project, self.words = self.user.project, AGENTS[names[0]].words
+        self.user = user
+        self.model = model
+        self.name = names[0]
+        self.project = self.user.project
+        self.words = AGENTS[names[0]].words
         path = self.user.env["PATH"]
         for name in names:
             self.user.env |= AGENTS[name].environment(model, self.user.home, CACHE)

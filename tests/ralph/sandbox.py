@@ -79,7 +79,8 @@ class Sandbox:
     """The user, the repository and the script."""
 
     def __init__(self, folder: Path, *script: Mapping[str, Any], git: bool = True) -> None:
-        self.user, self.log = User(folder), folder / "prompts.jsonl"
+        self.user = User(folder)
+        self.log = folder / "prompts.jsonl"
         self.script = folder / "script.json"
         self.play(*script)
         command = [sys.executable, "-I", "-S", scripted_agent.__file__, str(self.script), str(self.log)]

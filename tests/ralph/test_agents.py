@@ -124,8 +124,10 @@ def read(path: Path) -> Call:
 
 def chain(stage: Stage) -> dict[str, Script]:
     """Return turns that follow each skill: read the file of the one before, write the next."""
-    research, spec = stage.project / "research/docs/nim.md", stage.project / "specs/nim.md"
-    write, folders = stage.words.write, stage.words.bash("mkdir -p research/docs specs")
+    research = stage.project / "research/docs/nim.md"
+    spec = stage.project / "specs/nim.md"
+    write = stage.words.write
+    folders = stage.words.bash("mkdir -p research/docs specs")
     return {
         "research": [[read(stage.project / "README.md"), folders], [write(research, RESEARCH)], "Written."],
         "spec": [[read(research)], [write(spec, SPEC)], "Written."],
@@ -151,7 +153,8 @@ async def test_research_spec_and_list_lead_to_a_game(stage: Stage) -> None:
 
 
 async def test_yolo_ends_on_the_promise_and_on_nothing_else(stage: Stage) -> None:
-    first, second = stage.work(FILES["1"]), stage.work(FILES["2"])
+    first = stage.work(FILES["1"])
+    second = stage.work(FILES["2"])
     stage.model.play(
         {
             "worker.1": [*first[:-1], f"It is COMPLETE, nearly. I will say {PROMISE} later."],

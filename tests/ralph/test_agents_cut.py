@@ -135,7 +135,8 @@ async def test_each_role_has_its_provider_and_model(tmp_path: Path) -> None:
             "priority": 1,
             "location": "README.md:1",
         }
-        planner, reviewer = AGENTS["copilot"].words, AGENTS["claude"].words
+        planner = AGENTS["copilot"].words
+        reviewer = AGENTS["claude"].words
         scripts = {
             **parts(stage, with_tools=True),
             "planner": [[planner.custom("submit_plan", PLAN)], "Handed in."],

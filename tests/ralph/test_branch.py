@@ -310,8 +310,10 @@ async def test_a_resume_waits_until_the_users_merge_is_finished(tmp_path: Path, 
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status[1] == "max_iterations"
     begin(sandbox, BEGUN[operation])
-    before, record = sandbox.git("status", "--porcelain=v2"), (sandbox.session / "session.json").read_bytes()
-    cast, id = sandbox.callers, sandbox.session.name
+    before = sandbox.git("status", "--porcelain=v2")
+    record = (sandbox.session / "session.json").read_bytes()
+    cast = sandbox.callers
+    id = sandbox.session.name
     done = await sandbox.user.atomic("resume", id, "--max-iterations", "9")
     assert done.exit_code == 2
     assert done.stderr == (
@@ -330,7 +332,9 @@ async def test_a_resume_waits_until_the_users_merge_is_finished(tmp_path: Path, 
 async def test_an_answer_does_not_continue_a_run_inside_the_users_merge(tmp_path: Path) -> None:
     sandbox = await with_open_question(tmp_path)
     begin(sandbox, BEGUN["merge"])
-    before, cast, id = sandbox.git("status", "--porcelain=v2"), sandbox.callers, sandbox.session.name
+    before = sandbox.git("status", "--porcelain=v2")
+    cast = sandbox.callers
+    id = sandbox.session.name
     done = await sandbox.user.atomic("answer", id, "It is the goal")
     assert done.exit_code == 2
     assert f"then run atomic resume {id}" in done.stderr

@@ -258,7 +258,8 @@ async def test_max_time_interrupts_a_check_and_the_attempt_has_not_failed(tmp_pa
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     with open(sandbox.user.home / ".atomic" / "config.toml", "a", encoding="utf-8") as file:
         file.write('[caps]\ngrace = "1s"\n')
-    late, quick = tmp_path / "late", tmp_path / "quick"
+    late = tmp_path / "late"
+    quick = tmp_path / "quick"
     check = f"test ! -e part1.txt -o -e {quick} || {{ sleep 300; touch {late}; }}"
     began = time.monotonic()
     outcome = await sandbox.ralph("--max-time", "8s", "--verify", check, GOAL, timeout=200)

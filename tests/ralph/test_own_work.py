@@ -165,7 +165,8 @@ async def test_turns_at_the_same_time_share_one_sign_of_life_until_the_last_ends
             await asyncio.sleep(0.01)
 
     before = asyncio.all_tasks()
-    first, second = keep_alive(tmp_path), keep_alive(tmp_path)
+    first = keep_alive(tmp_path)
+    second = keep_alive(tmp_path)
     async with asyncio.timeout(60):
         first.__enter__()
         with second:

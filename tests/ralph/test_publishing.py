@@ -103,7 +103,9 @@ class Project:
     """A clone of a bare repository with one commit, and a run that is done in it."""
 
     def __init__(self, folder: Path) -> None:
-        self.bin, self.cwd, self.session = folder / "bin", folder / "project", folder / "sessions" / ID
+        self.bin = folder / "bin"
+        self.cwd = folder / "project"
+        self.session = folder / "sessions" / ID
         self.remote = folder / "remote.git"
         for made in (self.bin, self.cwd, self.session):
             made.mkdir(parents=True)
@@ -377,7 +379,8 @@ def has_forge(sandbox: Sandbox) -> None:
 @pytest.mark.ci
 async def test_a_run_publishes_at_its_end_and_a_resume_does_only_that(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    bin, remote = sandbox.user.bin, tmp_path / "remote.git"
+    bin = sandbox.user.bin
+    remote = tmp_path / "remote.git"
     has_forge(sandbox)
     sandbox.git("remote", "add", "origin", ADDRESS)
 
@@ -423,7 +426,8 @@ HOSTILE = (
 
 @pytest.mark.ci
 async def test_nothing_that_an_agent_left_in_the_repository_runs_and_no_secret_is_passed(tmp_path: Path) -> None:
-    canary, evil = tmp_path / "canary", tmp_path / "bin" / "evil"
+    canary = tmp_path / "canary"
+    evil = tmp_path / "bin" / "evil"
     leaves = "mkdir -p .git/info; echo '* filter=evil' > .git/info/attributes; " + "; ".join(
         f"git config {key} {evil}" for key in HOSTILE
     )

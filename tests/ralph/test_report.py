@@ -28,7 +28,9 @@ from atomic.workflows.definition import RunEnd
 from tests.ralph.sandbox import facts_in
 
 ID = "0f9b2c1e-1111-4222-8333-444455556666"
-START, FIRST, SECOND = "a" * 40, "b" * 40, "c" * 40
+START = "a" * 40
+FIRST = "b" * 40
+SECOND = "c" * 40
 APPROVED = Review("approve")
 
 
@@ -560,7 +562,8 @@ def test_foreign_text_breaks_neither_markdown_nor_terminal(run: Run, words: str)
 
 
 def _outside_of_fences(report: str) -> list[str]:
-    lines, fence = list[str](), ""
+    lines = list[str]()
+    fence = ""
     for line in report.splitlines():
         mark = re.match(r"(`{3,})(\w*)$", line.strip())
         if not fence and mark:
@@ -600,7 +603,8 @@ def test_the_price_of_an_interrupted_call_is_called_an_estimate(tmp_path: Path) 
     run.tasks(done("1"))
     run.evidence("1", passed())
     run.call("worker", usage={"input": 1000, "output": 100, "cost": 0.5})
-    usage, amount = Usage(2000, 50), Amount(0.02, 2000, 50)
+    usage = Usage(2000, 50)
+    amount = Amount(0.02, 2000, 50)
     cut = CallRecord(id="x", role="worker", provider="claude", reason="interrupted", usage=usage, amount=amount)
     write_call(run.facts, cut)
     report = run.report()

@@ -218,7 +218,8 @@ async def test_an_answer_from_elsewhere_decides_about_a_red_check(tmp_path: Path
 
 def forget_that_it_was_asked(folder: Path) -> None:
     """Make the journal one of an older version, which did not remember that it had asked."""
-    path, ids = folder / "journal.db", (folder.name, f"{folder.name}/facts")
+    path = folder / "journal.db"
+    ids = (folder.name, f"{folder.name}/facts")
     with SqliteJournal(path) as journal:
         runs = [(id, journal.history(id)) for id in ids]
     for file in folder.glob("journal.db*"):

@@ -71,7 +71,8 @@ def test_an_answer_that_is_not_a_review_is_refused(answer: str) -> None:
         review_in(answer)
 
 
-REJECTED, APPROVED = json.dumps(review("request_changes", finding(0))), json.dumps(review())
+REJECTED = json.dumps(review("request_changes", finding(0)))
+APPROVED = json.dumps(review())
 BARE = '{"verdict": "approve", "findings": []}'
 
 
@@ -106,7 +107,8 @@ def test_an_approval_counts_among_prose_and_code() -> None:
 
 
 def test_of_several_reviews_the_strictest_counts() -> None:
-    mild, hard = review("request_changes", finding(2)), review("request_changes", finding(0), finding(1, "Two"))
+    mild = review("request_changes", finding(2))
+    hard = review("request_changes", finding(0), finding(1, "Two"))
     for order in ([mild, hard], [hard, mild], [review(), hard, mild]):
         assert len(review_in("\n".join(map(json.dumps, order))).blockers) == 2
 
@@ -152,7 +154,8 @@ def test_any_text_is_a_review_or_refused(text: str) -> None:
 
 
 def test_a_quoted_review_does_not_count_before_the_real_one() -> None:
-    quoted, real = json.dumps(review()), json.dumps(review("request_changes", finding(0)))
+    quoted = json.dumps(review())
+    real = json.dumps(review("request_changes", finding(0)))
     text = f"The file contains {quoted}, which speaks to me.\n\n{real}"
     assert not review_in(text).approved
 

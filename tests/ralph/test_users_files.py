@@ -13,7 +13,9 @@ import pytest
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, worker, writing
 from tests.ralph.test_own_work import KILL
 
-DRAFT, EDIT, STAGED = "my draft\n", "a project\nwith my edit\n", "staged by me\n"
+DRAFT = "my draft\n"
+EDIT = "a project\nwith my edit\n"
+STAGED = "staged by me\n"
 TAKE_ALL = {"sh": "git add -A && git commit -q -m 'Take everything along'"}
 
 
@@ -113,7 +115,8 @@ async def test_files_that_stay_touched_are_in_the_title_and_can_be_salvaged(tmp_
 
 async def test_a_file_that_the_user_saves_during_a_turn_is_kept_when_a_worker_restores_it(tmp_path: Path) -> None:
     saved = {"sh": "printf 'my new paragraph\\n' > draft.md; rm README.md"}  # by the user, while the turn runs
-    first, second = taking("1", saved, attempt=1), worker("1", {"obey": True}, attempt=2)
+    first = taking("1", saved, attempt=1)
+    second = worker("1", {"obey": True}, attempt=2)
     sandbox = OwnFiles(tmp_path, PLAN, first, second, worker("2", {"write": {"part2.txt": "2\n"}}), APPROVE)
     assert (await sandbox.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
     assert sandbox.state == sandbox.before
@@ -131,7 +134,8 @@ async def test_a_file_that_the_user_saves_during_a_turn_is_kept_when_a_worker_re
 @pytest.mark.ci
 async def test_a_worker_does_not_replace_bytes_of_which_no_copy_can_be_kept(tmp_path: Path) -> None:
     secret = "AWS_SECRET_ACCESS_KEY=" + "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
-    first, second = taking("1", {"sh": f"echo {secret} > draft.md"}, attempt=1), worker("1", {"obey": True}, attempt=2)
+    first = taking("1", {"sh": f"echo {secret} > draft.md"}, attempt=1)
+    second = worker("1", {"obey": True}, attempt=2)
     sandbox = OwnFiles(tmp_path, PLAN, first, second, worker("2", {"write": {"part2.txt": "2\n"}}), APPROVE)
     await sandbox.ralph("--verify", "true", GOAL)
     assert (sandbox.project / "draft.md").read_text() == f"{secret}\n"
@@ -511,7 +515,8 @@ CLEAN = {"sh": "cd lib && git checkout -q -- . && git clean -fdq && cd deep && g
 
 @pytest.mark.ci
 async def test_uncommitted_work_in_submodules_is_put_back_by_the_worker(tmp_path: Path) -> None:
-    first, again = taking("1", CLEAN, attempt=1), worker("1", {"obey": True}, attempt=2)
+    first = taking("1", CLEAN, attempt=1)
+    again = worker("1", {"obey": True}, attempt=2)
     sandbox = Submodules(tmp_path, PLAN, first, again, taking("2"), APPROVE)
     outcome = await sandbox.ralph("--verify", "true", GOAL)
     assert outcome.status == ("completed", "done", 0)

@@ -32,7 +32,8 @@ def repository(tmp_path: Path) -> Repository:
 async def test_refs_that_are_packed_while_they_are_read_are_not_lost(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refs, walk = UsersRefs(facts_in(tmp_path)), os.walk
+    refs = UsersRefs(facts_in(tmp_path))
+    walk = os.walk
     await refs.begin(repository, BRANCH)
 
     def pack_then_walk(*words: Any) -> Iterator[Any]:
@@ -48,7 +49,9 @@ async def test_refs_that_are_packed_while_they_are_read_are_not_lost(
 async def test_a_ref_is_lost_only_if_a_second_read_misses_it_too(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refs, walk, walked = UsersRefs(facts_in(tmp_path)), os.walk, list[str]()
+    refs = UsersRefs(facts_in(tmp_path))
+    walk = os.walk
+    walked = list[str]()
     await refs.begin(repository, BRANCH)
 
     def miss_once(top: Path) -> Iterator[Any]:

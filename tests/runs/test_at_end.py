@@ -84,7 +84,8 @@ async def calls(ctx: Any) -> dict[str, Any]:
 
 def check(listener: Listener, events: list[WorkflowEvent], said: list[str] | None) -> RunEnd:
     """Check that it was called once, after the session was saved, with this state."""
-    (end,), last = listener.ends, ending(events)
+    (end,) = listener.ends
+    last = ending(events)
     assert (end.status, end.reason, end.message) == (last.status, last.reason, last.message)
     assert listener.saved == [(end.status, end.reason)]
     assert (None if end.state is None else end.state.said) == said
@@ -108,7 +109,8 @@ async def test_at_end_gets_the_result_of_the_graph(tmp_path: Path, then: Any, st
 async def test_at_end_is_called_for_a_question_and_again_for_the_end(tmp_path: Path) -> None:
     listener = Listener()
     made = graph(S).node("first", first).ask_user("q", "Well?").node("more", first).compile(name="flow")
-    flow, host = heard_by(listener, made), runtime(tmp_path)
+    flow = heard_by(listener, made)
+    host = runtime(tmp_path)
     run = run_workflow(flow, "x", host)
     assert check(listener, await all_events(run), ["one"]).reason == "question"
     await all_events(run_workflow(flow, "x", host, session=run.session, resume=True, answers={"q": "yes"}))

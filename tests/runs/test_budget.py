@@ -346,7 +346,8 @@ async def test_a_reported_price_counts_for_every_agent() -> None:
 
 
 async def test_a_limited_provider_is_waited_for_by_the_wall_clock() -> None:
-    clock, said = Clock(), list[str]()
+    clock = Clock()
+    said = list[str]()
     budget = Budget(clock=clock, sleep=clock.sleep, warn=said.append)
     reset = clock.now + 120
     assert budget.park(datetime.fromtimestamp(reset, UTC), "claude") == reset
@@ -380,7 +381,8 @@ def _sleeping_through(clock: Clock, seconds: float) -> Callable[[float], Awaitab
 
 
 async def test_a_restart_waits_for_the_same_reset() -> None:
-    lives, clock = Lives(), Clock()
+    lives = Lives()
+    clock = Clock()
     lives.next(clock=clock).park(clock.now + 120, "claude")
     clock.now += 30
     again = lives.next(clock=clock, sleep=clock.sleep)

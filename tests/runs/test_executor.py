@@ -175,7 +175,8 @@ async def test_the_planned_list_never_replaces_the_current_one(tmp_path: Path, p
         .node("after", after)
         .compile(name="tasks")
     )
-    host, listed = runtime(tmp_path), definition(built)
+    host = runtime(tmp_path)
+    listed = definition(built)
     run = run_workflow(listed, "", host)
     events = await all_events(run)
     events += await all_events(run_workflow(listed, "", host, session=run.session, resume=True))
@@ -410,7 +411,9 @@ async def test_on_limit_stop_pauses_and_switch_continues_with_another_agent(tmp_
 
 class Person:
     def __init__(self, *answers: str | list[str] | None, patience: float = 0) -> None:
-        self.answers, self.asked, self.patience = list(answers), list[Question](), patience
+        self.answers = list(answers)
+        self.asked = list[Question]()
+        self.patience = patience
 
     async def ask(self, question: Question) -> str | list[str] | None:
         self.asked.append(question)

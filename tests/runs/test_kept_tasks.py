@@ -16,7 +16,9 @@ from atomic.sessions.facts import CHANGED_COPIES, Facts
 from atomic.sessions.journal import SqliteJournal
 from atomic.tasks import Task, TaskList, TaskStatus
 
-PENDING, IN_PROGRESS, COMPLETED = TaskStatus.PENDING, TaskStatus.IN_PROGRESS, TaskStatus.COMPLETED
+PENDING = TaskStatus.PENDING
+IN_PROGRESS = TaskStatus.IN_PROGRESS
+COMPLETED = TaskStatus.COMPLETED
 SAVE = "atomic.tasks.model.replace_file"
 
 

@@ -88,7 +88,8 @@ def spread(total: int, count: int) -> Iterator[int]:
 
 
 def mutants(files: Files, scale: float) -> Iterator[Mutant]:
-    database, log = files[""], files["-wal"]
+    database = files[""]
+    log = files["-wal"]
 
     def changed(name: str, **parts: bytes) -> Mutant:
         new = {"": parts.get("database", database), "-wal": parts.get("log", log)}
@@ -139,7 +140,8 @@ def wrecks(files: Files, count: int) -> Iterator[Mutant]:
         for _ in range(generator.choice((2, 5, 20))):
             part = generator.choice([name for name, data in files.items() if data])
             data = bytearray(wreck[part])
-            start, other = generator.randrange(len(data)), generator.randrange(len(data))
+            start = generator.randrange(len(data))
+            other = generator.randrange(len(data))
             size = generator.choice((1, 16, 512, PAGE))
             match generator.choice(("flip", "write", "copy", "insert")):
                 case "flip":

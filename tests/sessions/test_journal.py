@@ -173,7 +173,9 @@ def test_the_list_reads_only_the_ends_of_a_run(path: Path) -> None:
 def test_a_fork_goes_its_own_way(journal: SqliteJournal) -> None:
     rows = [start_row("run"), step_row(1), resumed_row(), step_row(2), step_row(3)]
     write(journal, "run", rows)
-    whole, part, none = journal.fork("run"), journal.fork("run", at=2), journal.fork("run", at=0)
+    whole = journal.fork("run")
+    part = journal.fork("run", at=2)
+    none = journal.fork("run", at=0)
     assert [journal.history(each).rows for each in (whole, part, none)] == [rows[1:], rows[1:4], []]
     start = journal.history(part).start
     assert (start.execution_id, start.forked_from, start.graph) == (part, "run", "reference")

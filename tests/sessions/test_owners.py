@@ -123,7 +123,8 @@ def test_a_run_of_a_killed_process_is_free_at_once(path: Path, worker: Callable[
 
 
 def test_a_stopped_owner_is_replaced_and_can_write_nothing_more(path: Path, worker: Callable[[], Worker]) -> None:
-    stopped, living = worker(), worker()
+    stopped = worker()
+    living = worker()
     stopped.do("create", "run")
     stopped.do("append", "run", steps=[1])
     living.do("create", "other")

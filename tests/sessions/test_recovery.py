@@ -133,7 +133,8 @@ def test_a_run_ends_at_its_last_good_record(path: Path, damage: str) -> None:
 
 
 def test_rows_that_changed_places_are_noticed(path: Path) -> None:
-    five, six = (1 << 40) + 5, (1 << 40) + 6
+    five = (1 << 40) + 5
+    six = (1 << 40) + 6
     change(path, *(f"UPDATE rows SET key = {new} WHERE key = {old}" for old, new in ((five, 1), (six, five), (1, six))))
     with SqliteJournal(path) as journal:
         assert journal.history("one").rows == ROWS["one"][1:5]

@@ -71,7 +71,8 @@ LOOSE = st.dictionaries(KEYS, JSON | st.sampled_from(["done", "#1", "x", 1, ["1"
 
 @given(st.lists(LOOSE.flatmap(lambda item: st.tuples(st.just(item), st.permutations(list(item.items())))), max_size=4))
 def test_the_order_of_keys_means_nothing(items: list[tuple[dict[str, Any], list[tuple[str, Any]]]]) -> None:
-    one, other = TaskList.parse([item for item, _ in items]), TaskList.parse([dict(shuffled) for _, shuffled in items])
+    one = TaskList.parse([item for item, _ in items])
+    other = TaskList.parse([dict(shuffled) for _, shuffled in items])
     assert one.dump() == other.dump()
     assert one.problems == other.problems
 
@@ -153,7 +154,8 @@ class Definition:
 
 @given(GRAPHS, CHANGES)
 def test_ready_tasks_match_the_definition(tasks: list[Task], changes: list[tuple[int, TaskStatus]]) -> None:
-    listed, definition = TaskList(tasks), Definition(tasks)
+    listed = TaskList(tasks)
+    definition = Definition(tasks)
     for position, status in changes if tasks else []:
         assert [task.id for task in listed.ready()] == definition.ready()
         assert listed.waiting().keys() == definition.waiting()

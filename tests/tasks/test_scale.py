@@ -14,7 +14,8 @@ import pytest
 from atomic.tasks import Task, TaskList, TaskStatus
 from tests.timing import judge
 
-TASKS, BLOCKERS = 10_000, 10
+TASKS = 10_000
+BLOCKERS = 10
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +56,9 @@ def test_a_large_list_is_loaded_in_two_seconds(large: Path) -> None:
 
 @pytest.mark.timed
 def test_the_next_ready_task_is_found_in_ten_milliseconds(large: Path) -> None:
-    tasks, order, slowest = TaskList.read(large), list[str](), 0.0
+    tasks = TaskList.read(large)
+    order = list[str]()
+    slowest = 0.0
     while ready := tasks.ready():
         order.append(ready[0].id)
         started = time.process_time()

@@ -40,9 +40,12 @@ class Turn:
     def __init__(self, prompt: str, cwd: str, ledger: int, pause: float) -> None:
         words = prompt.partition("\n")[0].strip("[]").split()
         facts = dict(word.split("=", 1) for word in words if "=" in word)
-        self.role, self.task = facts.get("role", ""), facts.get("task", "")
+        self.role = facts.get("role", "")
+        self.task = facts.get("task", "")
         self.attempt = int(facts.get("attempt", "1"))
-        self._cwd, self._ledger, self._pause = cwd, ledger, pause
+        self._cwd = cwd
+        self._ledger = ledger
+        self._pause = pause
 
     def play(self) -> str:
         self._witness("begin")
@@ -176,7 +179,8 @@ def send(message: dict[str, Any]) -> None:
 
 def main(ledger_path: str, pause: float = PAUSE) -> None:
     ledger = os.open(ledger_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    cwd, session = os.getcwd(), "torture"
+    cwd = os.getcwd()
+    session = "torture"
     turn: Turn | None = None
     for line in sys.stdin:
         message = json.loads(line)

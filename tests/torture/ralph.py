@@ -91,7 +91,9 @@ class Stage:
     """A home folder, a repository, and the agents' ledger outside of both."""
 
     def __init__(self, folder: Path, *, pause: float = PAUSE) -> None:
-        self.folder, self.home, self.project = folder, folder / "home", folder / "project"
+        self.folder = folder
+        self.home = folder / "home"
+        self.project = folder / "project"
         self.atomic_home = self.home / ".atomic"
         for made in (self.atomic_home, self.project, folder / "ledger"):
             made.mkdir(parents=True)
@@ -134,8 +136,10 @@ class Life:
 
     def __init__(self, stage: Stage, number: int) -> None:
         self._stage = stage
-        self.mark, self.known = stage.ledger.mark, Known.of(stage.session)
-        self._out, self._err = stage.folder / f"out-{number}.jsonl", stage.folder / f"err-{number}.txt"
+        self.mark = stage.ledger.mark
+        self.known = Known.of(stage.session)
+        self._out = stage.folder / f"out-{number}.jsonl"
+        self._err = stage.folder / f"err-{number}.txt"
         self.is_killed = False
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
@@ -168,7 +172,9 @@ class Case:
     """One run, its kills, and the facts about it that are visible from outside."""
 
     def __init__(self, folder: Path, seed: int, reference: str | None) -> None:
-        self.stage, self.seed, self._reference = Stage(folder), seed, reference
+        self.stage = Stage(folder)
+        self.seed = seed
+        self._reference = reference
         self.tally = Tally(runs=1)
         self.orphans = Orphans(ORPHANED)
         self._lives = 0
@@ -259,7 +265,9 @@ class Case:
         session = self.stage.session
         if life.is_killed or session is None:
             return
-        record, last, code = record_of(session), life.last_event, life.process.returncode
+        record = record_of(session)
+        last = life.last_event
+        code = life.process.returncode
         told = last.get("type"), last.get("status"), last.get("exit_code")
         if told != ("run_ended", record["status"], code) or (record["status"] == "completed") != (code == 0):
             self.tally.wrong_ends += 1
@@ -283,7 +291,8 @@ class Case:
 
     def _undone(self, session: Path) -> list[str]:
         """Return the tasks that are not completed, not proven, or not in the last commit."""
-        done, proofs = statuses(session), evidence(session)
+        done = statuses(session)
+        proofs = evidence(session)
         committed = set(self.stage.git("ls-tree", "--name-only", "HEAD", "work/").split())
         changed = self.stage.git("status", "--porcelain")
         if changed:

@@ -108,7 +108,8 @@ def _used(pid: int) -> float:
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="atomic-torture-") as name:
         folder = Path(name).resolve()
-        run, waiting = used_by_a_run(folder / "run"), used_by_waiting(folder / "waiting")
+        run = used_by_a_run(folder / "run")
+        waiting = used_by_waiting(folder / "waiting")
     print(
         f"{sum(LAYERS)} tasks: {run.own:.2f} s of CPU (Atomic {run.atomic:.2f}, git {run.git:.2f}, guards "
         f"{run.guards:.2f}; not counted: agents {run.agents:.2f}, gates {run.gates:.2f}); waiting: "

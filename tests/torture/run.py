@@ -64,10 +64,12 @@ class Case:
     """One run of the reference workflow, and the facts that are visible from outside."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.run_dir, self.ledger_dir = folder / "run", folder / "ledger"
+        self.run_dir = folder / "run"
+        self.ledger_dir = folder / "ledger"
         self.run_dir.mkdir()
         self.ledger_dir.mkdir()
-        self.journal, self.ledger = self.run_dir / "journal.db", self.ledger_dir / "ledger.txt"
+        self.journal = self.run_dir / "journal.db"
+        self.ledger = self.ledger_dir / "ledger.txt"
         self.tasks = self.run_dir / "tasks.json"
         make_tasks(self.tasks, seed)
         self.recorded: set[str] = set()
@@ -161,7 +163,8 @@ def run_case(seed: int, usual: float) -> Tally:
 
 def run_and_kill(case: Case, delay: float | None) -> bool:
     """Start the run, kill it after `delay`, check it. Return False if it ended by itself."""
-    mark, recorded = case.mark(), set(case.recorded)
+    mark = case.mark()
+    recorded = set(case.recorded)
     if recorded:
         case.tally.resumes += 1
     pid = case.start()

@@ -43,7 +43,8 @@ CALL = call(*[text("word ")] * 10, end("done."), pause=0.05)
 async def interrupt_once(user: User, seed: int) -> str | None:
     """Interrupt and resume one run; return the problem, or None if all is well."""
     chance = random.Random(seed)
-    way, moment = WAYS[seed % len(WAYS)], chance.uniform(0, 1.8)
+    way = WAYS[seed % len(WAYS)]
+    moment = chance.uniform(0, 1.8)
     workflow(user, "three", FLOW)
     async with started(user, "run", "three", "-a", recording(user, *[CALL] * 6), "--json", "x") as run:
         await run.until("run_started")
@@ -68,7 +69,8 @@ async def _send(run: Running, way: str, chance: random.Random) -> None:
 
 
 def _problem(user: User, run: Running, way: str, code: int, took: float) -> str | None:
-    record, last = session(user), run.events[-1]
+    record = session(user)
+    last = run.events[-1]
     if code == 0:
         return None if record["status"] == "completed" else f"exit code 0, but {record['status']}"
     if way == "pipe":

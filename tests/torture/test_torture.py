@@ -14,7 +14,8 @@ SEED = 20261115
 @pytest.mark.parametrize("wanted", [2, pytest.param(10, marks=pytest.mark.ci)])
 def test_a_killed_run_loses_nothing_and_repeats_nothing(wanted: int) -> None:
     """A change of the machine's speed can make kills miss; more runs make up for it."""
-    seed, kills = int(os.environ.get("TORTURE_SEED", SEED)), 0
+    seed = int(os.environ.get("TORTURE_SEED", SEED))
+    kills = 0
     for batch in range(8):
         total = torture(2 * wanted, seed + batch)
         print(total)

@@ -59,7 +59,8 @@ class WatchingJournal(KeptJournal):
 
 class _WatchingLog:
     def __init__(self, log: RunLog, journal: WatchingJournal) -> None:
-        self._log, self._journal = log, journal
+        self._log = log
+        self._journal = journal
 
     def append(self, rows: Sequence[Row], *, sync: bool = True) -> None:
         self._journal.note()
@@ -77,7 +78,8 @@ class Work:
     """The work of the tasks; it fails where the list demands it."""
 
     def __init__(self, dag: Dag, pauses: int) -> None:
-        self._dag, self._pauses = dag, pauses
+        self._dag = dag
+        self._pauses = pauses
         self.ran: list[str] = []
         self.step_ids: list[str] = []
 
