@@ -1,4 +1,4 @@
-"""Use the puppet of the ACP tests as the agent. A prompt is a JSON list of its actions."""
+"""Use the puppet of the ACP tests as agent. A prompt is a JSON list of its actions."""
 
 from __future__ import annotations
 

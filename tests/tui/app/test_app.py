@@ -169,7 +169,10 @@ async def test_esc_works_before_the_engine_has_started_the_run() -> None:
 
 
 async def test_a_run_that_ends_during_another_leaves_no_spinner() -> None:
-    """Guard against an old freeze: the end of a reviewer was lost while another run was active."""
+    """Guard against an old freeze.
+
+    The end of a reviewer was lost while another run was active.
+    """
     client = ScriptedClient()
     app = app_with(client)
     async with app.run_test() as pilot:

@@ -63,8 +63,8 @@ def test_a_paste_keeps_its_escape_characters() -> None:
 @given(st.text(max_size=40).filter(lambda text: "\x1b" not in text), st.lists(st.integers(1, 60), max_size=6))
 def test_a_paste_may_arrive_in_any_pieces(text: str, cuts: list[int]) -> None:
     whole = f"a\x1b[200~{text}\x1b[201~b"
-    places = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
-    pieces = [whole[start:end] for start, end in itertools.pairwise(places)]
+    borders = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
+    pieces = [whole[start:end] for start, end in itertools.pairwise(borders)]
 
     assert parsed(*pieces) == ["a", (text,), "b"]
 

@@ -15,7 +15,7 @@ from atomic.tui.desktop import alert, copy, local_tool, osc_52, passed_through, 
 from atomic.tui.engine_reader import merged
 
 
-def tool_in(folder: Path, name: str, script: str) -> dict[str, str]:
+def make_tool(folder: Path, name: str, script: str) -> dict[str, str]:
     file = folder / name
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(0o755)
@@ -23,7 +23,7 @@ def tool_in(folder: Path, name: str, script: str) -> dict[str, str]:
 
 
 def test_the_local_clipboard_is_used_without_ssh(tmp_path: Path) -> None:
-    environment = {**tool_in(tmp_path, "wl-copy", f"cat > {tmp_path}/copied"), "WAYLAND_DISPLAY": "wayland-0"}
+    environment = {**make_tool(tmp_path, "wl-copy", f"cat > {tmp_path}/copied"), "WAYLAND_DISPLAY": "wayland-0"}
 
     assert local_tool(environment) == ("wl-copy",)
     assert local_tool({**environment, "SSH_TTY": "/dev/pts/1"}) is None

@@ -365,7 +365,7 @@ async def test_the_editor_gets_pastes_in_full(tmp_path: Path, monkeypatch: pytes
     script.chmod(0o755)
     client = ScriptedClient()
     app = app_with(client, settings=Settings(editor=str(script)))
-    monkeypatch.setattr(AtomicApp, "suspend", _nothing)
+    monkeypatch.setattr(AtomicApp, "suspend", _stay_on_screen)
     async with app.run_test() as pilot:
         await pilot.press(*"look ")
         await paste(pilot, "line\n" * 50)
@@ -378,14 +378,14 @@ async def test_the_editor_gets_pastes_in_full(tmp_path: Path, monkeypatch: pytes
 
 async def test_an_editor_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     app = app_with(ScriptedClient(), settings=Settings(editor="false"))
-    monkeypatch.setattr(AtomicApp, "suspend", _nothing)
+    monkeypatch.setattr(AtomicApp, "suspend", _stay_on_screen)
     async with app.run_test(notifications=True) as pilot:
         await pilot.press(*"text", "ctrl+g")
         await until(pilot, lambda: "ended with 1" in shown(app))
         assert prompt_of(app).text == "text"
 
 
-def _nothing(app: AtomicApp) -> Any:
+def _stay_on_screen(app: AtomicApp) -> Any:
     from contextlib import nullcontext
 
     return nullcontext()

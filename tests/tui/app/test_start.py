@@ -14,8 +14,8 @@ from tests.timing import judge
 
 SRC = Path(__file__).parents[3] / "src"
 
-# Modules that load slowly or that only the engine needs. Markdown and syntax colours are
-# loaded with the first answer.
+# Modules that load slowly or that only the engine needs. Markdown and syntax colours
+# are loaded with the first answer.
 LATE = (
     "atomic.cli",
     "atomic.commands",

@@ -90,7 +90,7 @@ def _dialogs(some: list[str]) -> list[TextualScreen[Any]]:
 
 
 async def test_no_dialog_passes_control_sequences_on() -> None:
-    """Check one page of texts per dialog, because all dialogs draw lines the same way."""
+    """Check one page of texts per dialog, because all draw lines the same way."""
     app = App[None]()
     some = vectors()[::25]
     async with app.run_test(size=(_WIDTH, 200)) as pilot:

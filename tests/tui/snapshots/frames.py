@@ -108,7 +108,7 @@ def as_text(frames: Mapping[str, Frame]) -> str:
 
 
 def _signs(grid: list[list[tuple[Look, ...]]]) -> dict[tuple[Look, ...], str]:
-    """Assign a sign to each combination in reading order; the most frequent gets a dot."""
+    """Assign a sign to each combination, and a dot to the most frequent one."""
     cells = [cell for row in grid for cell in row]
     base = Counter(cells).most_common(1)[0][0]
     others = [cell for cell in dict.fromkeys(cells) if cell != base]
@@ -116,7 +116,7 @@ def _signs(grid: list[list[tuple[Look, ...]]]) -> dict[tuple[Look, ...], str]:
 
 
 def find_unreadable(frame: Frame, least: float = 4.5) -> list[str]:
-    """Return letters and digits with too little contrast; lines and marks are ignored."""
+    """Return letters and digits with too little contrast, but no lines or marks."""
     found: dict[str, str] = {}
     for letters, looks in zip(frame.letters, frame.looks, strict=True):
         for letter, look in zip(letters, looks, strict=True):

@@ -35,7 +35,7 @@ def _everything() -> Screen:
     return screen
 
 
-def _asked(question: Question, who: str = "worker#4") -> Screen:
+def _with_question(question: Question, who: str = "worker#4") -> Screen:
     return samples.ralph(questions={"q1": QuestionEntry("q1", "w1", question, who)})
 
 
@@ -65,7 +65,7 @@ STATES = [
     State("error", samples.errors, sizes=_ALL, themes=_FOUR),
     State("long-line", samples.long_line, sizes=_ALL),
     State("shell", samples.shell),
-    State("crew", samples.called_agents),
+    State("called-agents", samples.called_agents),
     State("hostile", samples.hostile, sizes=_ALL),
     # the prompt
     State("typing", samples.chat, keys=(*"Hello", "ctrl+j", *"you"), sizes=_ALL),
@@ -89,15 +89,17 @@ STATES = [
     State("overlay-agents", samples.ralph, overlay="agent", sizes=(SMALL, NORMAL)),
     State("overlay-graph", samples.ralph, overlay="graph", sizes=(SMALL, NORMAL)),
     # questions
-    State("question", lambda: _asked(samples.branch_question()), keys=("f6",), sizes=_ALL, themes=_FOUR),
-    State("question-other", lambda: _asked(samples.branch_question()), keys=("f6", "4", "h", "o", "t"), sizes=_ALL),
-    State("question-multi", lambda: _asked(samples.tests_question()), keys=("f6", "down", "space"), sizes=_ALL),
+    State("question", lambda: _with_question(samples.branch_question()), keys=("f6",), sizes=_ALL, themes=_FOUR),
+    State(
+        "question-other", lambda: _with_question(samples.branch_question()), keys=("f6", "4", "h", "o", "t"), sizes=_ALL
+    ),
+    State("question-multi", lambda: _with_question(samples.tests_question()), keys=("f6", "down", "space"), sizes=_ALL),
     State("question-1-of-3", lambda: samples.ralph(questions=samples.three_questions()), keys=("f6",), sizes=_ALL),
     State("question-2-of-3", lambda: samples.ralph(questions=samples.three_questions()), keys=("f6", "tab")),
     State(
         "question-3-of-3", lambda: samples.ralph(questions=samples.three_questions()), keys=("f6", "left"), sizes=_ALL
     ),
-    State("question-long", lambda: _asked(samples.long_question()), keys=("f6",), sizes=_ALL),
+    State("question-long", lambda: _with_question(samples.long_question()), keys=("f6",), sizes=_ALL),
     State("question-hostile", samples.hostile, keys=("f6",)),
     # pickers
     State("pick-model", samples.answered, lambda: PickScreen(samples.models()), sizes=_ALL, themes=_FOUR),

@@ -1,4 +1,4 @@
-"""Events in any order, repeated or missing: Esc still stops, and a run's end ends its parts."""
+"""Events in any order, repeated or missing: Esc stops, and no part outlives its run."""
 
 from __future__ import annotations
 

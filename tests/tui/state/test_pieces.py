@@ -60,11 +60,11 @@ def test_parts_do_not_depend_on_where_deltas_are_cut(lines: list[str], data: st.
 
 @given(st.lists(LINES, max_size=12))
 def test_no_text_is_lost(lines: list[str]) -> None:
-    def essence(text: str) -> str:
+    def without_blanks(text: str) -> str:
         return "".join(text.split())
 
     text = "\n".join(lines)
-    assert essence("".join(parts(text))) == essence(text)
+    assert without_blanks("".join(parts(text))) == without_blanks(text)
 
 
 def test_blank_lines_do_not_split_a_fence() -> None:

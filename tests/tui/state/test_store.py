@@ -246,13 +246,18 @@ def test_events_after_the_end_of_a_run_are_dropped() -> None:
 
 
 def test_events_of_an_unknown_run_are_dropped() -> None:
-    store = apply_events(*activity(TextDelta("b"), run="nobody"), ended("nobody"), ShellOutput(run="nobody", text="x"))
+    store = apply_events(
+        *activity(TextDelta("b"), run="unknown"), ended("unknown"), ShellOutput(run="unknown", text="x")
+    )
     assert store.screen.blocks == []
     assert store.screen.runs == {}
 
 
 def test_a_reviewer_that_ends_during_another_agent_stays_ended() -> None:
-    """Guard against an old freeze: a completion was deferred while another agent was active."""
+    """Guard against an old freeze.
+
+    A completion was deferred while another agent was active.
+    """
     store = apply_events(
         started(kind=RunKind.AGENTS),
         *activity(SubagentStarted("review", "reviewer"), SubagentStarted("work", "worker")),

@@ -69,7 +69,7 @@ def test_ctrl_c_stops_the_turn_and_a_second_one_leaves(plain: Window) -> None:
     wait_until(lambda: plain.text.count("Ctrl+C once more leaves") == 2, "the second stop")
     plain.type("\x03")
     assert plain.exit_code() == 128 + signal.SIGINT
-    assert plain.state_of_terminal() == plain.before
+    assert plain.terminal_attributes() == plain.before
 
 
 def test_prompts_can_come_from_a_pipe(env: dict[str, str]) -> None:

@@ -31,7 +31,7 @@ def user(tmp_path: Path) -> User:
 
 @contextmanager
 def atomic(user: User, *words: str) -> Generator[Tmux]:
-    """Run `atomic` in a pane wide enough for the agent's name and a long folder name."""
+    """Run `atomic` in a pane wide enough for the agent and a long folder name."""
     with in_tmux((*ATOMIC, *words), env=user.env, cwd=user.project, columns=180, rows=30) as tmux:
         yield tmux
 
@@ -52,28 +52,28 @@ async def test_a_conversation_with(user: User, name: str) -> None:
     }
     async with ModelServer(scripts, models=("scripted-1", "scripted-2")) as server:
         prepare(user, name, server)
-        await asyncio.to_thread(_talk, user, name)
+        await asyncio.to_thread(_hold_conversation, user, name)
 
 
-def _talk(user: User, name: str) -> None:
+def _hold_conversation(user: User, name: str) -> None:
     with atomic(user, "-a", name) as tmux:
         tmux.shows(name)
-        _say(tmux, "@@tool@@ run it")
+        _send(tmux, "@@tool@@ run it")
         tmux.shows("It said 4711")
 
-        _say(tmux, "@@ask@@ ask me")
+        _send(tmux, "@@ask@@ ask me")
         tmux.opens_question()
         tmux.keys("Down", "Enter")
         tmux.shows("You said")
 
-        _say(tmux, "@@slow@@ take your time")
+        _send(tmux, "@@slow@@ take your time")
         tmux.shows("word3 word4")
         tmux.keys("Escape")
         tmux.shows("Interrupted.")
-        _say(tmux, "@@next@@ and now?")
+        _send(tmux, "@@next@@ and now?")
         tmux.shows("Still here.")
 
-        _say(tmux, "@@late@@ once more")
+        _send(tmux, "@@late@@ once more")
         tmux.shows("late3 late4")
         tmux.keys("C-c", "C-c")
         text = tmux.shows("EXIT CODE 0")
@@ -82,41 +82,41 @@ def _talk(user: User, name: str) -> None:
     wait_until(lambda: not processes(user.home), "end of all processes")
     with atomic(user, "chat", "--resume", found[1]) as tmux:
         tmux.shows("Still here.")
-        _say(tmux, "@@again@@ do you remember?")
+        _send(tmux, "@@again@@ do you remember?")
         tmux.shows("I remember.")
 
 
-def _say(tmux: Tmux, text: str) -> None:
+def _send(tmux: Tmux, text: str) -> None:
     tmux.type(text)
     tmux.shows(text[-8:])
     tmux.keys("Enter")
 
 
 async def test_commands_of_a_conversation(user: User) -> None:
-    """Call sub-agents, switch the model, compact and switch the agent from the prompt."""
+    """Call sub-agents, switch the model, compact, and switch the agent."""
     agent_file(user.project / ".atomic", "thinker", "You plan better than the others.")
     scripts = {"one": "One. " * 50, "plan": "A plan.", "two": "Two.", "three": "Aye."}
     async with ModelServer(scripts, models=("scripted-1", "scripted-2")) as server:
         prepare(user, "claude", server)
         other = AGENTS["copilot"].environment(server, user.home, CACHE)
         user.env |= {name: value for name, value in other.items() if name.startswith("COPILOT")}
-        await asyncio.to_thread(_command, user, AGENTS["claude"].models[0])
+        await asyncio.to_thread(_use_commands, user, AGENTS["claude"].models[0])
 
 
-def _command(user: User, model: str) -> None:
+def _use_commands(user: User, model: str) -> None:
     with atomic(user, "-a", "claude") as tmux:
         tmux.shows("claude")
-        _say(tmux, "@@one@@ begin")
+        _send(tmux, "@@one@@ begin")
         tmux.shows("One. One.")
-        _say(tmux, "/thinker think @@plan@@ of it")
+        _send(tmux, "/thinker think @@plan@@ of it")
         tmux.shows("A plan.")
-        _say(tmux, f"/model {model}")
+        _send(tmux, f"/model {model}")
         tmux.shows(f"claude · {model}")
-        _say(tmux, "@@two@@ go on")
+        _send(tmux, "@@two@@ go on")
         tmux.shows("Two.")
-        _say(tmux, "/compact the plan")
+        _send(tmux, "/compact the plan")
         tmux.lacks("Esc stops", timeout=90)
-        _say(tmux, "/agent copilot")
+        _send(tmux, "/agent copilot")
         tmux.shows("atomic · copilot")
-        _say(tmux, "@@three@@ sail it")
+        _send(tmux, "@@three@@ sail it")
         tmux.shows("Aye.")

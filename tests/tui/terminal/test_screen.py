@@ -54,27 +54,27 @@ def test_resizing_ends_in_a_complete_frame(screen: Window) -> None:
 def test_an_idle_screen_writes_nothing(screen: Window) -> None:
     screen.type("hello\r")
     screen.shows("You said: hello")
-    _await_quiet(screen)
+    _wait_until_quiet(screen)
     began = len(screen.log)
     used = cpu_seconds(screen.children())
     os.kill(screen.process.pid, 0)
-    _pass(3.0)
+    _wait(3.0)
     assert bytes(screen.log[began:]) == b""
     judge(cpu_seconds(screen.children()) - used, 0.05)
 
 
-def _await_quiet(one: Window) -> None:
+def _wait_until_quiet(one: Window) -> None:
     """Wait until the screen has written nothing for a second."""
     seen = len(one.log)
     since = monotonic()
     while monotonic() - since < 1.0:
-        _pass(0.05)
+        _wait(0.05)
         if len(one.log) != seen:
             seen = len(one.log)
             since = monotonic()
 
 
-def _pass(seconds: float) -> None:
+def _wait(seconds: float) -> None:
     """Wait, where the test is about the passing of time."""
     signal.sigtimedwait([], seconds)
 

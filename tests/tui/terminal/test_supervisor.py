@@ -33,16 +33,16 @@ def small(env: dict[str, str]) -> Iterator[Window]:
         yield one
 
 
-def assert_as_before(one: Window) -> None:
+def assert_restored(one: Window) -> None:
     assert one.modes_left() == set()
     assert one.emulator.keyboard == []
     assert one.emulator.other_keys == 0
     assert one.emulator.attributes_are_plain
-    assert one.state_of_terminal() == one.before
+    assert one.terminal_attributes() == one.before
     assert one.unread() == 0
 
 
-def the_screen(one: Window) -> int:
+def screen_pid(one: Window) -> int:
     (screen,) = tree(one.process.pid)[1:]
     return screen
 
@@ -50,7 +50,7 @@ def the_screen(one: Window) -> int:
 def test_a_normal_exit_prints_the_last_message(small: Window) -> None:
     small.type("exit\r")
     assert small.exit_code() == 0
-    assert_as_before(small)
+    assert_restored(small)
     assert small.lines[:2] == ["Closed normally.", "Resume with: atomic chat --resume xyz"]
 
 
@@ -58,13 +58,13 @@ def test_a_normal_exit_prints_the_last_message(small: Window) -> None:
 def test_the_exit_code_comes_from_the_screen(small: Window) -> None:
     small.type("code\r")
     assert small.exit_code() == 5
-    assert_as_before(small)
+    assert_restored(small)
 
 
 def test_a_crash_prints_one_line_and_how_to_resume(small: Window) -> None:
     small.type("exception\r")
     assert small.exit_code() == 1
-    assert_as_before(small)
+    assert_restored(small)
     assert small.lines[0] == "atomic: the screen failed: RuntimeError: boom (ATOMIC_DEBUG=1 shows where)"
     assert small.lines[1] == "Resume with: atomic chat --resume abc"
 
@@ -81,11 +81,11 @@ def test_a_full_traceback_is_printed_on_request(env: dict[str, str]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSEGV, marks=pytest.mark.full)])
 def test_a_killed_screen_leaves_the_terminal_clean(small: Window, number: signal.Signals) -> None:
     assert {1000, 1003, 1006, 2004, 1049} <= small.emulator.modes, "the modes must have been on"
-    os.kill(the_screen(small), number)
+    os.kill(screen_pid(small), number)
     # The terminal reports mouse moves until mouse mode is off.
     small.type("\x1b[<35;10;10M\x1b[<35;11;10M")
     assert small.exit_code() == 1
-    assert_as_before(small)
+    assert_restored(small)
     assert small.lines[:2] == [
         f"atomic: the screen was ended by {number.name}",
         "Resume with: atomic chat --resume abc",
@@ -94,23 +94,23 @@ def test_a_killed_screen_leaves_the_terminal_clean(small: Window, number: signal
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_signal_to_the_supervisor_ends_the_screen_normally(small: Window, number: signal.Signals) -> None:
-    screen = the_screen(small)
+    screen = screen_pid(small)
     small.process.send_signal(number)
     assert small.exit_code() == 128 + number
-    assert_as_before(small)
+    assert_restored(small)
     assert not is_alive(screen)
     assert small.lines[0] == "Resume with: atomic chat --resume abc"
 
 
 @pytest.mark.full
 def test_a_signal_to_the_screen_ends_it(small: Window) -> None:
-    os.kill(the_screen(small), signal.SIGTERM)
+    os.kill(screen_pid(small), signal.SIGTERM)
     assert small.exit_code() == 143
-    assert_as_before(small)
+    assert_restored(small)
 
 
 def test_closing_the_window_ends_all_processes(small: Window) -> None:
-    screen = the_screen(small)
+    screen = screen_pid(small)
     small.hang_up()
     assert small.process.wait(20) == 129
     assert not is_alive(screen)
@@ -124,7 +124,7 @@ def test_the_screen_restores_the_terminal_if_the_supervisor_is_killed(env: dict[
         os.kill(supervisor, signal.SIGKILL)
         one.shows("atomic chat --resume abc")
         wait_until(lambda: not is_alive(screen), "end of the screen")
-        assert_as_before(one)
+        assert_restored(one)
         one.type("hello\r")
         one.shows("the shell got: hello")
 
@@ -133,17 +133,17 @@ def test_the_screen_restores_the_terminal_if_the_supervisor_is_killed(env: dict[
 def test_ctrl_c_twice_leaves_even_if_the_event_loop_is_blocked(small: Window) -> None:
     small.type("stuck\r")
     small.shows("STUCK")
-    screen = the_screen(small)
-    wait_until(lambda: _sleeps(screen), "sleep")
+    screen = screen_pid(small)
+    wait_until(lambda: _is_sleeping(screen), "sleep")
     began = monotonic()
     small.type("\x03\x03")
     assert small.exit_code() == 130
     judge(monotonic() - began, 3)
-    assert_as_before(small)
+    assert_restored(small)
     assert small.lines[0] == "atomic: the screen did not answer and was ended"
 
 
-def _sleeps(pid: int) -> bool:
+def _is_sleeping(pid: int) -> bool:
     """Return whether the event loop is in `time.sleep`, its only use of nanosleep."""
     return "nanosleep" in Path(f"/proc/{pid}/wchan").read_text()
 
@@ -154,7 +154,7 @@ def test_a_signal_ends_a_blocked_event_loop(small: Window) -> None:
     small.shows("STUCK")
     small.process.terminate()
     assert small.exit_code() == 143
-    assert_as_before(small)
+    assert_restored(small)
 
 
 def test_suspending_returns_the_terminal_to_the_shell(env: dict[str, str]) -> None:

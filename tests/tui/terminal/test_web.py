@@ -138,7 +138,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Tab:
-    """A page and an emulator fed with its terminal output, because a canvas has no text."""
+    """A page and an emulator of its terminal, because a canvas has no text."""
 
     def __init__(self, page: Page) -> None:
         self.page = page

@@ -16,7 +16,7 @@ PATIENCE = 120.0
 
 
 class Tmux:
-    """One pane. Keys are named as tmux names them: Enter, Escape, C-j, M-Enter, S-Enter."""
+    """One pane. Keys have the names of tmux: Enter, Escape, C-j, M-Enter, S-Enter."""
 
     def __init__(self, socket: str, env: Mapping[str, str]) -> None:
         self._socket = socket
@@ -55,7 +55,7 @@ class Tmux:
         return self._until(lambda text: words not in text, f"end of {words!r}", timeout)
 
     def opens_question(self, *, timeout: float = PATIENCE) -> None:
-        """Wait for the dialog of a question, which opens a moment after the last key."""
+        """Wait for a question, which opens a moment after the last key."""
         self.shows("F6 later", timeout=timeout)
 
     def _until(self, condition: Callable[[str], bool], what: str, timeout: float) -> str:

@@ -88,11 +88,11 @@ class Window:
             return self.emulator.lines
 
     def shows(self, words: str, *, timeout: float = PATIENCE) -> float:
-        """Wait until a line of the screen has `words`; return when they arrived."""
+        """Wait until a line of the screen has `words`; return the time."""
         return self.wait(lambda: self.emulator.has(words), f"{words!r} on the screen", timeout)
 
     def lacks(self, words: str, *, timeout: float = PATIENCE) -> float:
-        """Wait until no line of the screen has `words`; return when they disappeared."""
+        """Wait until no line of the screen has `words`; return the time."""
         return self.wait(lambda: not self.emulator.has(words), f"{words!r} to go", timeout)
 
     def wait(self, condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> float:
@@ -108,7 +108,7 @@ class Window:
             return self.arrivals[-1][0] if self.arrivals else self.began
 
     def exit_code(self, *, timeout: float = PATIENCE) -> int:
-        """Wait until the program has ended and its output is read; return its exit code."""
+        """Wait for the end of the program and its output; return its exit code."""
         code = self.process.wait(timeout)
         self._drain()
         return code
@@ -117,7 +117,7 @@ class Window:
         """Return the process ids of the program and its descendants."""
         return tree(self.process.pid)
 
-    def state_of_terminal(self) -> list[Any]:
+    def terminal_attributes(self) -> list[Any]:
         return termios.tcgetattr(self._screen)
 
     def unread(self) -> int:

@@ -26,7 +26,7 @@ PALETTE = Palette.of(BUILTIN_THEMES["textual-dark"].to_color_system().generate()
 COLOURS = {"select_graphic_rendition"}
 
 
-def everywhere(text: str) -> list[ChatEvent]:
+def events_with(text: str) -> list[ChatEvent]:
     """Return events with the text in every field from outside."""
     return [
         *turn(
@@ -62,7 +62,7 @@ def check(strips: list[Strip]) -> None:
 @pytest.mark.parametrize("text", VECTORS, ids=range(len(VECTORS)))
 def test_hostile_texts_have_no_effect_in_any_block(text: str) -> None:
     store = Store()
-    for event in everywhere(text):
+    for event in events_with(text):
         store.apply(event, 1.0)
     for block in store.screen.blocks:
         block.folded = block.hidden = False

@@ -23,7 +23,7 @@ def paragraphs(count: int, first: int = 0) -> str:
     return "".join(f"P{number} {'word ' * (number % 37)}\n\n" for number in range(first, first + count))
 
 
-def many(count: int, run: str = "r1") -> list[ChatEvent]:
+def long_turn(count: int, run: str = "r1") -> list[ChatEvent]:
     return turn(TextDelta(paragraphs(count)), run=run)
 
 
@@ -79,7 +79,7 @@ async def test_blocks_inserted_above_do_not_move_the_view() -> None:
 
 @pytest.mark.parametrize("size", [(30, 7), (80, 24), (120, 40)])
 async def test_pages_join_although_heights_are_estimated(size: tuple[int, int]) -> None:
-    app = transcript(*many(120))
+    app = transcript(*long_turn(120))
     async with app.run_test(size=size) as pilot:
         pages = [app.rows()]
         for _ in range(400):
@@ -98,7 +98,7 @@ async def test_pages_join_although_heights_are_estimated(size: tuple[int, int]) 
 
 
 async def test_home_and_end_scroll_to_the_ends() -> None:
-    app = transcript(*many(60))
+    app = transcript(*long_turn(60))
     async with app.run_test(size=(60, 12)) as pilot:
         app.view.focus()
         await pilot.press("home")
@@ -110,7 +110,7 @@ async def test_home_and_end_scroll_to_the_ends() -> None:
 
 
 async def test_the_wheel_scrolls_three_lines() -> None:
-    app = transcript(*many(60))
+    app = transcript(*long_turn(60))
     async with app.run_test(size=(60, 12)) as pilot:
         before = app.rows()
         await pilot._post_mouse_events([_wheel_up()], app.view, (5, 5))  # pyright: ignore[reportPrivateUsage]
@@ -128,7 +128,7 @@ def _wheel_up() -> type:
 
 
 async def test_dragging_the_scrollbar_scrolls_far() -> None:
-    app = transcript(*many(300))
+    app = transcript(*long_turn(300))
     async with app.run_test(size=(60, 12)) as pilot:
         app.view.scroll_to(y=100, animate=False)
         await settle(pilot)
@@ -250,7 +250,7 @@ async def test_transcript_mode_walks_over_blocks() -> None:
 
 
 async def test_a_resize_keeps_the_scroll_position() -> None:
-    app = transcript(*many(100))
+    app = transcript(*long_turn(100))
     async with app.run_test(size=(80, 20)) as pilot:
         for _ in range(3):
             app.view.action_page_up()
@@ -261,7 +261,7 @@ async def test_a_resize_keeps_the_scroll_position() -> None:
 
 
 async def test_a_theme_change_repaints_the_blocks() -> None:
-    app = transcript(*many(3))
+    app = transcript(*long_turn(3))
     async with app.run_test(size=(60, 12)) as pilot:
         before = [segment.style for segment in app.view.render_line(1)]
         app.theme = "textual-light"
@@ -272,14 +272,14 @@ async def test_a_theme_change_repaints_the_blocks() -> None:
 
 
 async def test_a_cleared_transcript_is_empty_and_follows_again() -> None:
-    app = transcript(*many(80))
+    app = transcript(*long_turn(80))
     async with app.run_test(size=(60, 12)) as pilot:
         app.view.action_scroll_start()
         app.show_events(Cleared())
         await settle(pilot)
         assert "P79" not in "\n".join(app.rows())
         assert "/sessions" in "\n".join(app.rows())  # the first steps, as at the start
-        app.show_events(*many(80, run="r2"))
+        app.show_events(*long_turn(80, run="r2"))
         await settle(pilot)
         assert app.view.is_following
         assert "P79" in "\n".join(app.rows())
@@ -321,11 +321,11 @@ async def test_without_an_agent_the_view_shows_how_to_get_one() -> None:
 
 
 async def test_a_key_between_an_event_and_its_frame_finds_consistent_state() -> None:
-    app = transcript(*many(80))
+    app = transcript(*long_turn(80))
     async with app.run_test(size=(60, 12)) as pilot:
         app.store.apply(Cleared(), 1.0)
         app.view.action_page_up()
-        for event in many(90, run="r2"):
+        for event in long_turn(90, run="r2"):
             app.store.apply(event, 1.0)
         app.view.action_page_up()
         app.view.action_block_previous()
@@ -334,7 +334,7 @@ async def test_a_key_between_an_event_and_its_frame_finds_consistent_state() -> 
 
 
 async def test_a_frame_without_events_paints_nothing() -> None:
-    app = transcript(*many(200))
+    app = transcript(*long_turn(200))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
         painted: list[object] = []
@@ -351,7 +351,7 @@ async def test_a_frame_without_events_paints_nothing() -> None:
 
 
 async def test_a_long_conversation_needs_only_one_widget() -> None:
-    app = transcript(*many(2000))
+    app = transcript(*long_turn(2000))
     async with app.run_test(size=(80, 24)):
         assert len(app.view.walk_children()) == 0
 
@@ -365,11 +365,11 @@ async def test_the_view_always_matches_a_full_painting(seed: int, monkeypatch: p
     app = transcript(*turn(ends=False))
     async with app.run_test(size=(50, 14)) as pilot:
         for step in range(200):
-            _do_something(app, chance, step)
+            _act_randomly(app, chance, step)
             if chance.random() < 0.1:
                 await settle(pilot)
             app.show_events()
-            whole = _whole(app)
+            whole = _paint_all(app)
             rows = [strip.text for strip in app.view.painted_rows()]
             assert len(rows) == min(14, len(whole))
             if app.view.is_following:
@@ -378,13 +378,13 @@ async def test_the_view_always_matches_a_full_painting(seed: int, monkeypatch: p
                 assert any(rows == whole[at : at + 14] for at in range(len(whole)))
 
 
-def _whole(app: TranscriptApp) -> list[str]:
+def _paint_all(app: TranscriptApp) -> list[str]:
     view = app.view
     painter = Painter(Palette.of(app.theme_variables, view.background_colors[1]), view.scrollable_content_region.width)
     return [strip.text for block in app.store.screen.blocks for strip in painter.paint(block, app.now).strips]
 
 
-def _do_something(app: TranscriptApp, chance: random.Random, step: int) -> None:
+def _act_randomly(app: TranscriptApp, chance: random.Random, step: int) -> None:
     agent = chance.choice([None, "a", "b", "c"])
     shown = app.store.screen.blocks
     match chance.randrange(9):
