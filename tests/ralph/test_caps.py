@@ -160,7 +160,7 @@ async def test_a_worker_that_hangs_is_interrupted_and_the_next_one_is_informed(t
     first, second = [one for one in sandbox.prompts if one.get("task") == "1"]
     assert second["attempt"] == "2"
     assert "the turn took longer than 6s" in second["prompt"]
-    assert "An earlier turn on this was cut off" in second["prompt"]
+    assert "An earlier turn on this was interrupted" in second["prompt"]
     assert first["pid"] != second["pid"]
     assert (sandbox.project / "half.txt").read_text() == "half\n"  # its work is kept
 
@@ -181,7 +181,7 @@ async def test_max_time_interrupts_a_worker_that_hangs_and_the_run_can_be_resume
     outcome = await sandbox.resume("--max-time", "1h")
     assert outcome.status == ("completed", "done", 0)
     again = [one for one in sandbox.prompts if one.get("task") == "1"][1]
-    assert "An earlier turn on this was cut off" in again["prompt"]
+    assert "An earlier turn on this was interrupted" in again["prompt"]
 
 
 @pytest.mark.ci

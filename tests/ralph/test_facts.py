@@ -74,7 +74,7 @@ async def test_prompts_name_a_folder_for_notes_and_never_the_session(tmp_path: P
     assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
     session = sandbox.session
     first = prompts_of(sandbox, "worker")[0]
-    [notes] = re.findall(r"must know to `([^`]+)`", first)
+    [notes] = re.findall(r"notes for the next worker to `([^`]+)`", first)
     assert Path(notes).parent.is_dir()
     Path(notes).write_text("use make, not npm\n")
     assert (await sandbox.resume("--max-iterations", "9")).status == ("completed", "done", 0)

@@ -51,7 +51,8 @@ from atomic.chat.protocol import (
 from atomic.chat.questions import Questions
 from atomic.chat.runs import BackgroundTasks, End, Run, Runs
 from atomic.chat.workflows import WorkflowRuns
-from atomic.commands import Category, CommandError, TurnPrompt, call_agents, parse
+from atomic.commands import Category, CommandError, TurnPrompt, parse
+from atomic.commands.dispatch import call_agents
 from atomic.config import ConfigError
 from atomic.sessions.store import Session, shown
 from atomic.wiring import Project

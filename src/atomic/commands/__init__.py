@@ -2,7 +2,7 @@
 
 A command sees only its `CommandContext`.
 
-Public modules: `from_workflows`.
+Public modules: `dispatch`, `from_workflows`.
 """
 
 from atomic.commands.builtin import builtin_commands
@@ -13,7 +13,7 @@ from atomic.commands.context import (
     SessionSummary,
     TurnPrompt,
 )
-from atomic.commands.dispatch import call_agents, dispatch
+from atomic.commands.dispatch import dispatch
 from atomic.commands.errors import (
     BusyError,
     CommandClashError,
@@ -50,7 +50,6 @@ __all__ = [
     "UnsupportedError",
     "agent_prompt",
     "builtin_commands",
-    "call_agents",
     "complete",
     "dispatch",
     "entity_commands",

@@ -3,12 +3,14 @@
 `EntityRegistry.load()` reads them from the folders of Atomic, Claude Code, OpenCode and
 Copilot; `Entity.expand()` returns the prompt of one. Start reading with `registry.py`;
 `discovery.py` is the only module here that walks folders.
+
+Public modules: `registry`.
 """
 
 from atomic.entities.errors import BodyError, EntityNotFoundError
 from atomic.entities.model import Diagnostic, Entity, EntityKind, Location, Provider, Source
 from atomic.entities.normalize import KNOWN_TOOLS
-from atomic.entities.registry import EntityRegistry, find_covering
+from atomic.entities.registry import EntityRegistry
 
 __all__ = [
     "KNOWN_TOOLS",
@@ -21,5 +23,4 @@ __all__ = [
     "Location",
     "Provider",
     "Source",
-    "find_covering",
 ]

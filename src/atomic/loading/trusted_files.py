@@ -21,7 +21,7 @@ import msgspec
 from atomic.base.formats import parse_jsonc, parse_toml
 from atomic.base.untrusted_files import FoundFile, Root
 from atomic.config import atomic_home, main_checkout, up_to_repository
-from atomic.entities import find_covering
+from atomic.entities.registry import find_covering
 from atomic.loading.named_files import named_files
 from atomic.loading.project_check import find_check
 
