@@ -520,7 +520,7 @@ async def test_an_unanswerable_question_ends_the_turn(ask: Ask, message: str) ->
         assert (await end_of(session)).reason is EndReason.DONE
 
 
-async def test_one_label_is_one_answer_and_not_its_letters() -> None:
+async def test_a_single_label_is_one_answer() -> None:
     received: list[Sequence[Sequence[str]]] = []
 
     async def play(session: ScriptedSession, turn: Turn) -> None:

@@ -34,7 +34,8 @@ async def test_a_client_can_connect_list_tools_and_call_one() -> None:
 
 
 async def test_a_cancelled_call_ends() -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
+    began = asyncio.Event()
+    ended = asyncio.Event()
 
     async def wait() -> None:
         """Wait."""
@@ -55,7 +56,8 @@ async def test_a_cancelled_call_ends() -> None:
 
 
 async def test_cancelling_the_exchange_ends_the_call() -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
+    began = asyncio.Event()
+    ended = asyncio.Event()
 
     async def wait() -> None:
         """Wait."""

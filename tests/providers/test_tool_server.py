@@ -116,7 +116,8 @@ async def test_a_long_call_sends_progress(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_a_call_ends_when_its_client_disconnects() -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
+    began = asyncio.Event()
+    ended = asyncio.Event()
 
     async def wait() -> None:
         """Wait."""
@@ -136,7 +137,8 @@ async def test_a_call_ends_when_its_client_disconnects() -> None:
 
 
 async def test_only_its_own_client_can_cancel_a_call() -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
+    began = asyncio.Event()
+    ended = asyncio.Event()
 
     async def wait() -> None:
         """Wait."""

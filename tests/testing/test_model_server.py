@@ -244,7 +244,7 @@ async def test_a_drip_sends_words_one_by_one_until_the_client_disconnects(protoc
     assert call.state is CallState.CLIENT_CLOSED
 
 
-async def test_a_drip_ends_after_its_words() -> None:
+async def test_a_drip_ends_after_the_given_times() -> None:
     async with ModelServer({"go": Drip("w", times=3, every=0)}) as server:
         assert (await ask(server, Protocol.ANTHROPIC, "@@go@@", stream=False)).text == "w1 w2 w3 "
 

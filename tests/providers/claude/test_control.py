@@ -145,7 +145,8 @@ async def test_a_failing_or_unknown_request_gets_an_error_response(request_: Jso
 
 
 async def test_a_cancelled_request_gets_no_response() -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
+    began = asyncio.Event()
+    ended = asyncio.Event()
 
     async def wait(request: Request) -> Json:
         began.set()
@@ -168,7 +169,8 @@ async def test_a_cancelled_request_gets_no_response() -> None:
 
 
 async def test_closing_cancels_handlers_and_starts_no_new_ones(caplog: pytest.LogCaptureFixture) -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
+    began = asyncio.Event()
+    ended = asyncio.Event()
 
     async def wait(request: Request) -> Json:
         began.set()

@@ -26,7 +26,10 @@ COLUMNS = {
     "acp:copilot": "GitHub Copilot, through the Agent Client Protocol",
     REPLAY: "a recording, made of the same case with Claude Code",
 }
-PASSED, FAILED, NOT_OFFERED, NOT_RUN = "yes", "**no**", "–", "not run"
+PASSED = "yes"
+FAILED = "**no**"
+NOT_OFFERED = "–"
+NOT_RUN = "not run"
 WORDS = {
     "resume": "resume a session",
     "fork": "fork a session",
