@@ -49,6 +49,18 @@ async def test_calls_are_played_in_order(user: User) -> None:
     )
 
 
+@pytest.mark.parametrize("above", [0, 1])
+@pytest.mark.parametrize("verb", [("replay", "{}"), ("-p", "hi", "--agent", "replay:{}")])
+async def test_a_recording_changes_no_file_of_the_home_folder(user: User, above: int, verb: tuple[str, ...]) -> None:
+    file = recording(user, call("Hello", patch=PATCH.replace("hello.txt", ".bashrc")))
+    home = Path(user.env["HOME"])
+    folder = (home, home.parent)[above]
+    done = await user.atomic(*(word.format(file) for word in verb), cwd=folder)
+    assert done.exit_code == 1
+    assert "play it in the folder of a project" in done.stderr
+    assert not (folder / ".bashrc").exists()
+
+
 async def test_a_replay_makes_the_recorded_changes(user: User) -> None:
     await execute("git", "init", "-q", cwd=user.project, env=user.env)
     recording(user, call("Hello", patch=PATCH))

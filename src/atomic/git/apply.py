@@ -59,19 +59,27 @@ def _find_root(folder: str | os.PathLike[str], recorded: str) -> tuple[Path, Rep
     """Return the folder that the paths in patches begin at, and its repository.
 
     It is above `folder` only if the end of its path equals `recorded`. Raises
-    PatchError for another folder, and for a root outside of the repository.
+    PatchError for another folder, for a root outside of the repository, and for one
+    that contains the home folder: its files are programs and keys of the user.
     """
     start = Path(folder).resolve()
     repository = find_repository(start)
     if not recorded:
+        if _contains_home(start):
+            raise PatchError(f"A recording changes no files in {start}: play it in the folder of a project")
         return start, repository
     parts = PurePosixPath(recorded).parts
     if ".." in parts or start.parts[-len(parts) :] != parts or len(parts) > len(start.parents):
         raise PatchError(f"The recording was made in the folder {recorded} of its repository, not in {start}")
     root = start.parents[len(parts) - 1]
-    if repository is None or not root.is_relative_to(repository.root) or Path.home().resolve().is_relative_to(root):
+    if repository is None or not root.is_relative_to(repository.root) or _contains_home(root):
         raise PatchError(f"The recording begins in {root}, which is not part of the repository of {start}")
     return root, repository
+
+
+def _contains_home(folder: Path) -> bool:
+    """Return whether a folder is the home folder or above it."""
+    return Path.home().resolve().is_relative_to(folder)
 
 
 class _Application:

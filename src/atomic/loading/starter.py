@@ -18,7 +18,7 @@ from atomic.workflows import State, WorkflowStateParams, graph, reducers
 description = "Write a draft, then review and improve it"
 argument_hint = "WHAT TO WRITE"
 version = "1.0.0"
-default_config = {"rounds": 2}  # [workflows.my-flow] in .atomic/config.toml changes it
+default_config = {"rounds": 2}  # [workflows.my-flow] in ~/.atomic/config.toml changes it
 node_descriptions = {"draft": "Writing a draft", "review": "Reviewing it", "improve": "Improving it"}
 
 
