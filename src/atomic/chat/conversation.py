@@ -223,6 +223,7 @@ class Conversation:
                 if run.is_stopping:
                     raise asyncio.CancelledError
             except BaseException:
+                # Also for a cancellation: the new session must not stay open. Raised again.
                 self._background.start(session_task.close())
                 raise
             self._drop_session()

@@ -103,6 +103,7 @@ class TaskGroup(ABC):
                 self._waiter = asyncio.get_running_loop().create_future()
                 await self._waiter
         except BaseException:
+            # Also for a cancellation: no member outlives the group. Raised again.
             await self.cancel()
             raise
         await self.cancel()

@@ -285,6 +285,7 @@ def _run(
     try:
         asyncio.run(serve())
     except BaseException as error:
+        # The thread that waits for the server raises it.
         (ended if started.done() else started).set_exception(error)
     else:
         ended.set_result(None)
