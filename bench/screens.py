@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.support.processes import is_alive  # found from anywhere
 from tests.support.waits import wait_until
-from tests.tui.terminal.window import Window, memory_mb, tree
+from tests.support.window import Window, memory_mb, tree
 
 SIZE = (80, 24)
 STARTS = 5

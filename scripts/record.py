@@ -13,8 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.programs import use_programs  # noqa: E402  # the root of the project has to be on the path first
 from tests.providers import recorded  # noqa: E402
+from tests.support.programs import use_programs  # noqa: E402  # the root of the project has to be on the path first
 
 
 async def record(agent: str) -> Path:

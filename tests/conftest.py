@@ -13,8 +13,8 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import timing
-from tests.programs import use_programs
+from tests.support import timing
+from tests.support.programs import use_programs
 
 # The machine may be shared: how long an example took says nothing about the code.
 QUICK = 20  # examples, where a law names no number of its own; no law names this one

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atomic.base.redaction import MARK, Redactor, is_secret, redact
-from tests.timing import judge
+from tests.support.timing import judge
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 SECRETS = st.text(alphabet=LETTERS + "-_./+=~!@#$%^&*\"'\\ äß", min_size=8, max_size=40).filter(

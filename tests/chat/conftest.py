@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import User
+from tests.support.user import User
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from atomic.chat.protocol import (
 from atomic.providers import AgentEvent, TextDelta
 from atomic.tui.state.model import Block, Screen
 from atomic.tui.state.store import Store
-from tests.cli.command import User
+from tests.support.user import User
 
 # Seconds. Only ends a hang.
 LIMIT = 60.0

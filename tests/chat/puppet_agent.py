@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tests.cli.command import User
 from tests.providers.acp.sandbox import PUPPET
+from tests.support.user import User
 
 AGENT = "acp:puppet"
 

@@ -27,10 +27,10 @@ from atomic.chat.protocol import (
 )
 from tests.chat.engine_client import EngineClient, engine
 from tests.chat.puppet_agent import AGENT, steps, use_puppet
-from tests.cli.command import User
-from tests.cli.files import agent as agent_file
-from tests.cli.flows import call, end, recording, session, sessions, text
-from tests.timing import judge
+from tests.support.entity_files import agent as agent_file
+from tests.support.timing import judge
+from tests.support.user import User
+from tests.support.user_workflows import call, end, recording, session, sessions, text
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:

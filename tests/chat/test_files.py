@@ -11,7 +11,7 @@ from atomic.chat.files import ProjectFiles, best
 from atomic.chat.protocol import FilesFound, FindFiles
 from tests.chat.engine_client import engine
 from tests.chat.puppet_agent import AGENT, use_puppet
-from tests.cli.command import User
+from tests.support.user import User
 
 PATHS = ["README.md", "src/app.py", "src/apple/tree.py", "docs/application.md", "tests/test_app.py", "zebra.txt"]
 

@@ -15,10 +15,10 @@ from atomic.testing import Drip, Fail, ModelServer
 from atomic.testing.conformance.agents import AGENTS
 from atomic.tui.state.model import BlockKind
 from tests.chat.engine_client import EngineClient, engine
-from tests.cli.command import User, processes
-from tests.cli.files import agent as agent_file
-from tests.cli.files import skill
-from tests.cli.flows import session, sessions
+from tests.support.entity_files import agent as agent_file
+from tests.support.entity_files import skill
+from tests.support.user import User, processes
+from tests.support.user_workflows import session, sessions
 
 pytestmark = pytest.mark.ci
 

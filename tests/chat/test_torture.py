@@ -9,8 +9,8 @@ import pytest
 
 from tests.chat.engine_client import EngineClient, engine
 from tests.chat.puppet_agent import AGENT, form, steps, use_puppet
-from tests.cli.command import User, processes
-from tests.cli.flows import workflow
+from tests.support.user import User, processes
+from tests.support.user_workflows import workflow
 
 pytestmark = pytest.mark.ci
 

@@ -20,10 +20,10 @@ from atomic.chat.protocol import (
 from atomic.providers import EndReason, TextDelta, ThinkingDelta, ToolEnded, ToolStarted, TurnEnded
 from tests.chat.engine_client import LIMIT, EngineClient, engine
 from tests.chat.puppet_agent import AGENT, form, steps, use_puppet
-from tests.cli.command import User, processes
-from tests.cli.files import agent as agent_file
-from tests.cli.flows import call, end, recording, text
-from tests.timing import judge
+from tests.support.entity_files import agent as agent_file
+from tests.support.timing import judge
+from tests.support.user import User, processes
+from tests.support.user_workflows import call, end, recording, text
 
 
 def question(text: str, *labels: str) -> dict[str, object]:
@@ -147,7 +147,7 @@ async def test_a_forced_stop_ends_an_unresponsive_agent_and_leaves_no_process(us
         assert (await client.ask(steps({"say": "again"}), limit=20)).status == "done"
         assert client.text("r2") == "again"
         client.check_ends()
-        puppets = [line for line in processes(user.home).values() if "puppet.py" in line]
+        puppets = [line for line in processes(user.home).values() if "fake_acp.py" in line]
         assert len(puppets) == 1
 
 

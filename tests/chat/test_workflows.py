@@ -13,8 +13,8 @@ from atomic.chat.protocol import GraphDrawn, Leave, Left, QuestionClosed, RunEnd
 from atomic.runs.events import NodeStarted, Warning
 from tests.chat.engine_client import EngineClient, engine
 from tests.chat.puppet_agent import AGENT, use_puppet
-from tests.cli.command import User, processes
-from tests.cli.flows import ledger, noted, session, sessions, started, workflow
+from tests.support.user import User, processes
+from tests.support.user_workflows import ledger, noted, session, sessions, started, workflow
 
 SLOW = """
 async def first(state):

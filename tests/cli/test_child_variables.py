@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from atomic.testing.conformance.cases.tools import MCP_SERVER
-from tests.cli.command import User
-from tests.cli.files import servers
 from tests.providers.acp.sandbox import PUPPET
+from tests.support.entity_files import servers
+from tests.support.user import User
 
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCY",

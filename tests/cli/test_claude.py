@@ -13,9 +13,9 @@ import pytest
 
 from atomic.processes import Program, running
 from atomic.testing import Call, Drip, Fail, ModelServer, claude_env
-from tests.cli.command import ATOMIC, User, complaint, objects, processes, told
-from tests.cli.flows import QUESTION
-from tests.cli.terminal import in_terminal
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC, User, complaint, objects, processes, told
+from tests.support.user_workflows import QUESTION
 
 pytestmark = pytest.mark.ci
 

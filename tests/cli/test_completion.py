@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from atomic.cli.completion import script_for
-from tests.cli.command import ATOMIC, User, cpu_seconds
-from tests.cli.files import agent, skill, write
-from tests.cli.sessions import make_session
-from tests.cli.terminal import in_terminal
-from tests.timing import judge
+from tests.support.entity_files import agent, skill, write
+from tests.support.session_folders import make_session
+from tests.support.terminal import in_terminal
+from tests.support.timing import judge
+from tests.support.user import ATOMIC, User, cpu_seconds
 
 CPU_LIMIT = 0.150  # seconds
 

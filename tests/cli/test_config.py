@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.cli.command import User
+from tests.support.user import User
 
 
 async def settings(user: User) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:

@@ -12,9 +12,9 @@ import pytest
 
 from atomic.loading.catalog import builtin_workflows
 from atomic.processes import ExecResult
-from tests.cli.command import ATOMIC, SDKS, User
-from tests.cli.flows import session, sessions
-from tests.cli.terminal import in_terminal
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC, SDKS, User
+from tests.support.user_workflows import session, sessions
 
 
 @pytest.fixture

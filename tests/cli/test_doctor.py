@@ -14,8 +14,8 @@ import pytest
 
 from atomic.processes import running
 from atomic.testing import ModelServer, claude_env
-from tests.cli.command import ATOMIC, User, complaint, objects, processes
-from tests.cli.flows import sessions, workflow
+from tests.support.user import ATOMIC, User, complaint, objects, processes
+from tests.support.user_workflows import sessions, workflow
 
 AGENTS = ("claude", "opencode", "copilot")
 REMEDIES = {

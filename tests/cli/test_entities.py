@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.cli.command import ATOMIC, User, complaint
-from tests.cli.files import agent, skill, write
-from tests.cli.terminal import in_terminal
+from tests.support.entity_files import agent, skill, write
 from tests.support.repositories import git
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC, User, complaint
 
 FIELDS = [
     "kind", "name", "description", "aliases", "tools", "denied_tools", "model", "original_model", "argument_hint",

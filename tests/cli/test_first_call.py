@@ -11,12 +11,12 @@ import pytest
 
 from atomic.testing import ModelServer
 from atomic.testing.conformance import AGENTS
-from tests.cli.command import User
-from tests.cli.flows import ledger, workflow
 from tests.cli.test_slash_agents import environment
 from tests.providers.acp.sandbox import PUPPET
+from tests.support.timing import JUDGED, judge
+from tests.support.user import User
+from tests.support.user_workflows import ledger, workflow
 from tests.testing.test_real_agents import claude_program
-from tests.timing import JUDGED, judge
 
 CPU_LIMIT = 0.5  # seconds
 HEAVY = {"acp", "claude_agent_sdk", "copilot", "mcp", "pydantic", "starlette"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cli.command import User, complaint
-from tests.cli.files import write
+from tests.support.entity_files import write
 from tests.support.repositories import git
+from tests.support.user import User, complaint
 
 
 async def test_a_new_project_gets_a_configuration_and_a_workflow_that_loads(user: User) -> None:

@@ -21,8 +21,8 @@ from atomic.processes import ExecResult, Program, running
 from atomic.runs.spending import CallRecord, read_calls
 from atomic.sessions.journal import SqliteJournal
 from atomic.testing import ModelServer, claude_env
-from tests.cli.command import ATOMIC, User, complaint, objects
-from tests.cli.files import write
+from tests.support.entity_files import write
+from tests.support.user import ATOMIC, User, complaint, objects
 
 FLOW = """
 from atomic.workflows import State, graph

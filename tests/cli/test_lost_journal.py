@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from atomic.processes import ExecResult
-from tests.cli.command import User
 from tests.cli.test_limits import Player, call
+from tests.support.user import User
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from tests.cli.command import User
-from tests.cli.files import servers, write
+from tests.support.entity_files import servers, write
+from tests.support.user import User
 
 TOKEN = "ghp_" + "a1B2" * 9
 

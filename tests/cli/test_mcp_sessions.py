@@ -10,8 +10,8 @@ import pytest
 
 from atomic.testing import Call, ModelServer, claude_env
 from atomic.testing.conformance.cases.tools import MCP_SERVER
-from tests.cli.command import User, objects, processes, told
-from tests.cli.files import agent, servers, skill, write
+from tests.support.entity_files import agent, servers, skill, write
+from tests.support.user import User, objects, processes, told
 
 pytestmark = pytest.mark.ci
 

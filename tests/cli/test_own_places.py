@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from atomic.processes.temporary_folders import temporary_prefix
-from tests.cli.command import ATOMIC, User, complaint
-from tests.cli.flows import call, end, recording, sessions, workflow
 from tests.providers.acp.sandbox import PUPPET
+from tests.support.user import ATOMIC, User, complaint
+from tests.support.user_workflows import call, end, recording, sessions, workflow
 
 NOBODY = 65534
 LINES = (("config",), ("doctor",), ("-p", "hi"), ("workflows", "list"), ("sessions", "list"), ("run", "ralph", "x"))

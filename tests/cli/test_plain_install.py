@@ -18,11 +18,11 @@ import claude_agent_sdk
 import pytest
 
 from atomic.processes import execute
-from tests.cli.command import User
-from tests.programs import FOLDER
 from tests.ralph.agents import Stage, stage_for
 from tests.ralph.nim import APPROVAL
-from tests.tui.terminal.window import window
+from tests.support.programs import FOLDER
+from tests.support.user import User
+from tests.support.window import window
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("claude", "opencode", "copilot")

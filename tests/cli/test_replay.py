@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from atomic.processes import execute
-from tests.cli.command import User, complaint, objects
-from tests.cli.files import write
+from tests.support.entity_files import write
+from tests.support.user import User, complaint, objects
 
 PATCH = """diff --git a/hello.txt b/hello.txt
 new file mode 100644

@@ -18,8 +18,10 @@ import pytest
 from atomic.graph.engine.errors import RunNotFoundError
 from atomic.graph.engine.journal import RowKind
 from atomic.sessions import SqliteJournal
-from tests.cli.command import ATOMIC, User, complaint, cpu_seconds, objects, processes
-from tests.cli.flows import (
+from tests.support.terminal import in_terminal
+from tests.support.timing import judge
+from tests.support.user import ATOMIC, User, complaint, cpu_seconds, objects, processes
+from tests.support.user_workflows import (
     call,
     end,
     kinds,
@@ -32,8 +34,6 @@ from tests.cli.flows import (
     text,
     workflow,
 )
-from tests.cli.terminal import in_terminal
-from tests.timing import judge
 
 ASK = """
 async def first(ctx):

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from atomic.testing import Call, Drip, ModelServer, claude_env
-from tests.cli.command import User, objects, processes
-from tests.cli.flows import QUESTION, kinds, ledger, session, sessions, started, workflow
-from tests.timing import judge
+from tests.support.timing import judge
+from tests.support.user import User, objects, processes
+from tests.support.user_workflows import QUESTION, kinds, ledger, session, sessions, started, workflow
 
 pytestmark = pytest.mark.ci
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import User
-from tests.cli.flows import call, end, recording, sessions, text, workflow
+from tests.support.user import User
+from tests.support.user_workflows import call, end, recording, sessions, text, workflow
 
 FLOW = """
 async def first(ctx):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import complaint
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, worker
+from tests.support.user import complaint
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.cli.command import ATOMIC, User, complaint
-from tests.cli.files import write
-from tests.cli.sessions import add_call, folder_of, make_session, owned_by
-from tests.cli.terminal import in_terminal
-from tests.timing import judge
+from tests.support.entity_files import write
+from tests.support.session_folders import add_call, folder_of, make_session, owned_by
+from tests.support.terminal import in_terminal
+from tests.support.timing import judge
+from tests.support.user import ATOMIC, User, complaint
 
 FIRST, SECOND = "0f9b2c1e-1111-4111-8111-111111111111", "0f9b2c1e-2222-4222-8222-222222222222"
 FIELDS = {

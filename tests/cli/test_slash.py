@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from atomic.processes import ExecResult, running
-from tests.cli.command import ATOMIC, User, complaint, objects
-from tests.cli.files import agent, skill
-from tests.cli.flows import session, workflow
+from tests.support.entity_files import agent, skill
+from tests.support.user import ATOMIC, User, complaint, objects
+from tests.support.user_workflows import session, workflow
 
 Call = Mapping[str, Any]
 

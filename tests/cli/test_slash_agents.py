@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from atomic.testing import ModelCall, ModelServer, claude_env, copilot_env, opencode_env
-from tests.cli.command import User
-from tests.cli.files import agent, skill
-from tests.cli.flows import workflow
+from tests.support.entity_files import agent, skill
+from tests.support.user import User
+from tests.support.user_workflows import workflow
 
 pytestmark = pytest.mark.ci
 

@@ -11,7 +11,7 @@ import pytest
 import atomic
 from atomic.cli.chat import NO_TERMINAL
 from atomic.processes import execute
-from tests.cli.command import ATOMIC, SDKS, User, complaint
+from tests.support.user import ATOMIC, SDKS, User, complaint
 
 
 async def test_the_version_is_the_whole_answer(user: User) -> None:

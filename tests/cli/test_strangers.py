@@ -14,8 +14,8 @@ import pytest
 
 from atomic.cli.verbs import VERBS, Verb
 from atomic.processes import ExecResult, execute
-from tests.cli.command import User
 from tests.hostile.repositories import PROJECTS, HostileProject
+from tests.support.user import User
 
 AT_ONCE = 2
 SECONDS = 60  # for one command; it takes a small part of one

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.cli.command import User, complaint
-from tests.cli.files import write
+from tests.support.entity_files import write
+from tests.support.user import User, complaint
 
 LIST = """{"tasks": [
   {"id": 1, "title": "Plan the login", "status": "done"},

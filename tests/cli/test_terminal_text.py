@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from tests.cli.command import ATOMIC, User
-from tests.cli.files import skill
-from tests.cli.flows import call, end, recording, sessions, text, workflow
-from tests.cli.terminal import in_terminal
-from tests.tui.terminal.window import window
+from tests.support.entity_files import skill
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC, User
+from tests.support.user_workflows import call, end, recording, sessions, text, workflow
+from tests.support.window import window
 
 EVIL = (
     "\x1b]52;c;b3duZWQ=\x07\x1b[2J\x9b31m\x9d0;owned\x9c\x7f\x08\r\u202egpj\u2066x\u061cy\u200bz\u2060\ufeff\u00ad\u180e"

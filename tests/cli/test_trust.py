@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.cli.command import ATOMIC, User, complaint, told
-from tests.cli.files import write
-from tests.cli.terminal import in_terminal
+from tests.support.entity_files import write
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC, User, complaint, told
 
 
 async def shown(user: User) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import pytest
 
 from atomic.processes import ExecResult, running
 from atomic.providers.programs import start_seconds
-from tests.cli.command import ATOMIC, User, complaint, objects, told
-from tests.cli.terminal import in_terminal
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC, User, complaint, objects, told
 
 Event = Mapping[str, Any]
 

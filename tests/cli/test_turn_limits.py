@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.cli.command import User, complaint
 from tests.cli.test_limits import Player, call, usage
+from tests.support.user import User, complaint
 
 NEVER = 600.0  # seconds: a turn of this length would fail the test by its own limit
 

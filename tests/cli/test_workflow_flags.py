@@ -10,9 +10,9 @@ import pytest
 
 from atomic.loading.catalog import builtin_workflows
 from atomic.workflows.definition import WorkflowDefinition
-from tests.cli.command import User, complaint, objects
-from tests.cli.flows import call, end, ledger, recording, session, sessions, workflow
-from tests.cli.terminal import in_terminal
+from tests.support.terminal import in_terminal
+from tests.support.user import User, complaint, objects
+from tests.support.user_workflows import call, end, ledger, recording, session, sessions, workflow
 
 FLOW = """
 aliases = ["fl"]

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from atomic.loading.catalog import builtin_workflows
-from tests.cli.command import User, complaint, told
-from tests.cli.files import write
-from tests.cli.flows import call, end, recording, session
+from tests.support.entity_files import write
+from tests.support.user import User, complaint, told
+from tests.support.user_workflows import call, end, recording, session
 
 HEAD = "from atomic.workflows import *\n"
 SAY = HEAD + "workflow = graph(State).tool('say', run=lambda: 'hi').compile()\n"

@@ -8,8 +8,8 @@ from atomic.commands import Category, CommandCall, CommandRegistry, builtin_comm
 from atomic.wiring import Project
 from atomic.workflows import WorkflowDefinition
 from atomic.workflows.definition import WorkflowSource
-from tests.cli.files import write
 from tests.commands.fakes import FakeHost, command
+from tests.support.entity_files import write
 
 DEFINITION = WorkflowDefinition(
     name="review",

@@ -18,7 +18,7 @@ from atomic.commands import (
     builtin_commands,
 )
 from tests.commands.fakes import command, nothing
-from tests.timing import judge
+from tests.support.timing import judge
 
 SEARCH_LIMIT = 0.002  # seconds, of the issue
 PRECEDENCE = ["builtin", "workflow", "skill", "command", "agent"]

@@ -14,7 +14,7 @@ import pytest
 
 from atomic.entities import EntityRegistry
 from tests.entities.files import load, own, reasons, write
-from tests.timing import judge
+from tests.support.timing import judge
 
 HEAD = "---\nname: x\ndescription: found\n---\nHi\n"
 GOOD = {".claude/agents/good.md": "---\nname: good\n---\nGood"}

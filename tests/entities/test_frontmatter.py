@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from atomic.entities import frontmatter
 from atomic.entities.errors import FormatError
 from atomic.entities.frontmatter import Fields, Value
-from tests.timing import judge
+from tests.support.timing import judge
 
 # Lines of front matter: many valid ones, and many that are almost valid.
 KEYS = st.sampled_from(["name", "tools", "argument-hint", "x-1", "Key", "_a", "1a", "a b", '"q"', "<<", "é"])

@@ -12,7 +12,7 @@ import pytest
 
 from atomic.processes import ExecResult, execute
 from atomic.testing import Call, ModelServer, claude_env
-from tests.cli.command import User, objects
+from tests.support.user import User, objects
 
 pytestmark = pytest.mark.ci
 

@@ -32,12 +32,12 @@ from atomic.graph.engine import journal as journal_rows
 from atomic.providers import AgentEvent
 from atomic.sessions import SessionRecord
 from atomic.workflows import WorkflowEvent
-from tests.cli.command import User
-from tests.cli.files import agent, servers
-from tests.cli.flows import call, end, recording, text, workflow
 from tests.golden.public_names import describe_function, describe_package
 from tests.golden.shapes import INDENT, describe_fields, describe_tagged_values, describe_union, describe_values
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, finding, reviewing, writing
+from tests.support.entity_files import agent, servers
+from tests.support.user import User
+from tests.support.user_workflows import call, end, recording, text, workflow
 
 GOLDEN = Path(__file__).parent
 WRITE = "ATOMIC_WRITE_GOLDEN"

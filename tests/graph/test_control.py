@@ -48,7 +48,7 @@ from tests.graph.small import (
     write,
 )
 from tests.graph.test_parallel import Loser, eventually
-from tests.timing import judge
+from tests.support.timing import judge
 
 QUICK = Retry(0)
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.files import write
+from tests.support.entity_files import write
 
 Build = Callable[["HostileProject"], None]
 PROJECTS: dict[str, Build] = {}

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ATOMIC
 from tests.hostile import bombs
 from tests.hostile.visit import Visit
+from tests.support.user import ATOMIC
 
 MEMORY = 3 * 1024**3  # address space, which is larger than the memory in use
 SECONDS = 60  # of CPU time: ends a parser that would take minutes

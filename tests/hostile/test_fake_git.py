@@ -11,9 +11,9 @@ import pytest
 
 from atomic.config import Settings, find_project, up_to_repository
 from atomic.providers import SessionOptions, UntrustedProjectError, require_provider
-from tests.cli.files import write
 from tests.hostile.repositories import PROJECTS
 from tests.hostile.visit import Visit
+from tests.support.entity_files import write
 from tests.support.repositories import commit, git, new_repository
 
 FAKES = [name for name in PROJECTS if name.startswith("fake_git")]

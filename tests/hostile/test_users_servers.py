@@ -17,11 +17,11 @@ from atomic.testing.conformance.agents import AGENTS
 from atomic.testing.conformance.cases.tools import MCP_SERVER
 from atomic.testing.model_server import Script
 from atomic.wiring import Project
-from tests.cli.files import write
 from tests.hostile.repositories import PROJECTS, HostileProject
 from tests.hostile.visit import Visit
 from tests.providers.test_mcp_switching import Sandbox, sandbox
 from tests.providers.turns import end_of, turn
+from tests.support.entity_files import write
 
 FULL = ("opencode", "copilot", "acp:opencode", "acp:copilot")  # slow to start
 EVERY = [pytest.param("claude", marks=pytest.mark.ci), *(pytest.param(name, marks=pytest.mark.full) for name in FULL)]

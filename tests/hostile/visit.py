@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from tests.cli.command import ATOMIC, SDKS, User
-from tests.cli.terminal import in_terminal
 from tests.hostile.repositories import PROJECTS, HostileProject
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC, SDKS, User
 from tests.support.waits import wait_until
-from tests.tui.terminal.window import window
+from tests.support.window import window
 
 SECONDS = 120.0  # only ends a hang
 COMMANDS: Sequence[Sequence[str]] = (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from atomic.loading import metadata_reader
 from atomic.loading.metadata import is_newer, read_metadata
 from tests.loading.projects import World
-from tests.timing import judge
+from tests.support.timing import judge
 
 WHOLE = '''"""Plan, then execute."""
 name = "my-workflow"

@@ -31,7 +31,7 @@ from atomic.workflows import UntrustedError
 from atomic.workflows.errors import TrustError
 from tests.loading.projects import World
 from tests.support.repositories import git, new_repository
-from tests.timing import judge
+from tests.support.timing import judge
 
 
 @pytest.fixture

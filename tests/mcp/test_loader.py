@@ -14,7 +14,7 @@ import pytest
 from atomic.base.formats import parse_jsonc
 from atomic.mcp import Location, McpEntry, McpList, McpVariableError, Origin, Transport, load_mcp_entries
 from atomic.providers import McpServer
-from tests.timing import judge
+from tests.support.timing import judge
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from atomic.providers import tool
 from atomic.providers.tool_server import serving_tools
 from atomic.testing.conformance.cases.tools import MCP_SERVER
 from tests.mcp.servers import over_events, over_http
-from tests.timing import judge
+from tests.support.timing import judge
 
 PROGRAM = Path(__file__).with_name("servers.py")
 TOOLS = ["one", "two", "three"]

@@ -23,8 +23,8 @@ from atomic.processes import (
     running,
 )
 from tests.support.processes import is_alive
+from tests.support.timing import judge
 from tests.support.waits import eventually
-from tests.timing import judge
 
 LIMIT = 240.0  # seconds; only ends a hang
 

@@ -13,8 +13,8 @@ import pytest
 
 from atomic.processes import ProgramNotFoundError, running
 from tests.support.processes import is_alive as alive
+from tests.support.timing import judge
 from tests.support.waits import eventually
-from tests.timing import judge
 
 ECHO = "import sys\nfor line in sys.stdin: print(line.upper(), end='', flush=True)"
 

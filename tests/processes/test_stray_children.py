@@ -12,7 +12,7 @@ import pytest
 
 from atomic.processes import end_marked, find_marked, new_mark, running
 from tests.support.processes import is_alive
-from tests.timing import judge
+from tests.support.timing import judge
 
 # A child in its own session that ignores all signals it can, as an agent's shell may.
 PARENT = """

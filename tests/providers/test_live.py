@@ -36,7 +36,7 @@ from atomic.providers import session as live_module
 from atomic.providers.session import KILL_SECONDS, STOP_SECONDS, undisturbed
 from atomic.providers.turn import Turn
 from tests.providers.scripted import Play, ScriptedProvider, ScriptedSession, end_of, ignore, read
-from tests.timing import judge
+from tests.support.timing import judge
 
 PROMISED = 2.0  # seconds from an interrupt to the end
 SLACK = 1.0  # for a busy machine

@@ -41,7 +41,7 @@ from atomic.providers.recording import RecordingError, append, read_recording
 from atomic.providers.turn import Turn
 from tests.providers.scripted import Play, ScriptedProvider, ScriptedSession, read
 from tests.support.repositories import commit, git, new_repository, write
-from tests.timing import judge
+from tests.support.timing import judge
 
 PROMPT = "[atomic role=worker task=3 attempt=1]\nWrite it."
 

@@ -42,7 +42,7 @@ from atomic.providers.session import STOP_SECONDS, LiveProvider
 from atomic.providers.turn import Turn
 from tests.providers.scripted import ScriptedProvider, ScriptedSession, end_of, read
 from tests.support.repositories import commit, content, copy, git, new_repository, state, write
-from tests.timing import judge
+from tests.support.timing import judge
 
 DONE = {"type": "turn_ended", "reason": "done"}
 

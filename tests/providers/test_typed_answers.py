@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from atomic.providers import AgentEvent, AnswerError, EndReason, TurnEnded
 from atomic.providers.answers import Wanted, answer_tool, ask_in_text, ask_with_repair
 from atomic.providers.errors import UnreadableAnswerError
-from tests.timing import judge
+from tests.support.timing import judge
 
 
 class Verdict(StrEnum):

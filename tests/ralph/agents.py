@@ -22,9 +22,9 @@ from atomic.testing.conformance import AGENTS
 from atomic.testing.conformance.agents import Words
 from atomic.testing.model_server.playbook import Playbook
 from atomic.testing.model_server.script import ScriptFile
-from tests.cli.command import User, processes
-from tests.cli.flows import Running, started
 from tests.ralph.sandbox import Outcome
+from tests.support.user import User, processes
+from tests.support.user_workflows import Running, started
 
 CACHE = Path(__file__).parents[2] / ".programs" / "cache"
 PROGRAMS = ("ATOMIC_OPENCODE_PATH", "ATOMIC_COPILOT_PATH")

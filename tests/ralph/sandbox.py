@@ -14,9 +14,9 @@ import msgspec
 from atomic.base.redaction import Redactor
 from atomic.graph import MemoryJournal
 from atomic.sessions.facts import Facts
-from tests.cli.command import ATOMIC, User
-from tests.cli.terminal import in_terminal
 from tests.ralph import scripted_agent
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC, User
 
 GOAL = "write the parts"
 TASKS = [{"id": "1", "title": "Write part one"}, {"id": "2", "title": "Write part two", "blocked_by": ["1"]}]

@@ -13,11 +13,11 @@ import pytest
 
 from atomic.testing import CallState, ModelCall, Stall
 from atomic.testing.conformance import AGENTS
-from tests.cli.command import ATOMIC
-from tests.cli.terminal import in_terminal
 from tests.ralph.agents import AGENT_NAMES, Stage, cue_in, stage_for
 from tests.ralph.nim import APPROVAL, FILES, GATE, GOAL, PLAN
 from tests.ralph.test_agents import DONE, check_game, parts
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC
 
 pytestmark = pytest.mark.ci
 

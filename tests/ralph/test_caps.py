@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from atomic.processes import running
-from tests.cli.command import ATOMIC
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Outcome, Sandbox, worker, writing
-from tests.timing import judge
+from tests.support.timing import judge
+from tests.support.user import ATOMIC
 
 COST = 0.4  # dollars of each call
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import ATOMIC
-from tests.cli.terminal import in_terminal
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, reviewing, worker, writing
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC
 from tests.support.waits import eventually
 
 DONE = ("completed", "done", 0)

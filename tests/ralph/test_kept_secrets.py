@@ -12,8 +12,8 @@ import pytest
 
 from atomic.providers import McpServer, SessionOptions
 from atomic.providers.recording import Recorder
-from tests.cli.files import servers
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, TASKS, Sandbox, worker, writing
+from tests.support.entity_files import servers
 
 SECRET = "Zk8sQ2v7Lr4Tn1Wb9Xc3"
 KNOWN = "over-the-hills-and-far-away"

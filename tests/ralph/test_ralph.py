@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from atomic.processes import execute
-from tests.cli.command import ATOMIC
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, TASKS, Sandbox, finding, reviewing, worker, writing
+from tests.support.user import ATOMIC
 
 DONE = ("completed", "done", 0)
 CLEAN = "! grep -qs BROKEN part1.txt part2.txt"

@@ -9,7 +9,6 @@ import pytest
 
 from atomic.graph.engine.journal import PartBody, Row, RowKind, decode_body, encode_row
 from atomic.sessions.journal import SqliteJournal
-from tests.cli.terminal import in_terminal
 from tests.ralph.sandbox import (
     APPROVE,
     GOAL,
@@ -22,6 +21,7 @@ from tests.ralph.sandbox import (
     writing,
 )
 from tests.ralph.test_checks import ATOMIC, PROMISE
+from tests.support.terminal import in_terminal
 
 DONE = ("completed", "done", 0)
 RED = ("blocked", "check_red", 5)

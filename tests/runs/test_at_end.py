@@ -27,9 +27,9 @@ from atomic.workflows import (
     graph,
     reducers,
 )
-from tests.cli.command import User
-from tests.cli.flows import call, end, ledger, recording, session, started, workflow
 from tests.runs.memory_workflows import all_events, ending, runtime
+from tests.support.user import User
+from tests.support.user_workflows import call, end, ledger, recording, session, started, workflow
 
 LIMIT = 30
 

@@ -49,10 +49,10 @@ from atomic.workflows import (
     subgraph_node,
     task_loop_node,
 )
-from tests.cli.flows import call, end, text
 from tests.runs.memory_workflows import all_events, definition, ending, runtime
 from tests.runs.small_runtime import Entities, Entity
-from tests.timing import judge
+from tests.support.timing import judge
+from tests.support.user_workflows import call, end, text
 
 
 class S(State):

@@ -19,7 +19,7 @@ from atomic.testing.conformance.case import descendants, environment
 from atomic.testing.model_server import Call, Drip, ModelServer, claude_env
 from atomic.workflows import Bridge, State, SubagentError, SubagentRequest, graph
 from tests.runs.small_runtime import Entities, Entity, Runtime
-from tests.timing import judge
+from tests.support.timing import judge
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.ci]
 

@@ -28,8 +28,8 @@ from tests.sessions.rows import (
     started_row,
     step_row,
 )
+from tests.support.timing import judge
 from tests.support.waits import wait_until
-from tests.timing import judge
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from atomic.tasks import Task, TaskList, TaskStatus
-from tests.timing import judge
+from tests.support.timing import judge
 
 TASKS = 10_000
 BLOCKERS = 10

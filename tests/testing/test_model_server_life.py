@@ -32,8 +32,8 @@ from atomic.testing import (
     Stall,
     in_thread,
 )
+from tests.support.timing import judge
 from tests.testing.wire import LIMIT, PATHS, ask, client, request_body
-from tests.timing import judge
 
 each_protocol = pytest.mark.parametrize("protocol", list(Protocol))
 

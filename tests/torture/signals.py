@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.cli.command import User, processes
-from tests.cli.flows import Running, call, end, ledger, recording, session, started, text, workflow
+from tests.support.user import User, processes
+from tests.support.user_workflows import Running, call, end, ledger, recording, session, started, text, workflow
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 WAYS = ("once", "twice", "term", "hup", "pipe")

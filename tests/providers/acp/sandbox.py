@@ -14,8 +14,9 @@ from atomic.providers import AgentEvent, AgentSession, SessionOptions, require_p
 from atomic.testing.model_server import ModelServer, Script, copilot_env, opencode_env
 from tests.providers.conformance.suite import CACHE
 from tests.providers.turns import turn
+from tests.support import fake_acp
 
-PUPPET = Path(__file__).with_name("puppet.py")
+PUPPET = Path(fake_acp.__file__)
 
 
 class Sandbox:

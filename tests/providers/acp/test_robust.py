@@ -17,7 +17,7 @@ from atomic.providers import AgentSession, EndReason, SessionOptions, TextDelta,
 from atomic.testing.conformance.case import descendants, gone
 from tests.providers.acp.sandbox import PUPPET, open_puppet, run_steps
 from tests.providers.turns import LIMIT, end_of, text_of
-from tests.timing import judge
+from tests.support.timing import judge
 
 BROKEN: dict[str, dict[str, Any]] = {
     "half a message": {"print": '{"jsonrpc": "2.0", "method": "session/upd'},
@@ -127,13 +127,13 @@ async def test_an_agent_that_ignores_an_interrupt_is_killed_within_two_seconds(t
 ANSWERS_AS_IT_DIES = """
 import signal, sys
 sys.path.insert(0, sys.argv[1])
-import puppet
+import fake_acp
 
 def answer(*_):
-    puppet.send({"id": 3, "result": {"stopReason": "cancelled"}})  # to the first prompt
+    fake_acp.send({"id": 3, "result": {"stopReason": "cancelled"}})  # to the first prompt
 
 signal.signal(signal.SIGTERM, answer)
-puppet.main()
+fake_acp.main()
 """
 
 
@@ -206,7 +206,7 @@ async def interrupt(session: AgentSession, prompt: str) -> TurnEnded:
 
 def puppets() -> list[int]:
     """Return the running puppets."""
-    return [pid for pid in descendants(os.getpid()) if b"puppet.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in descendants(os.getpid()) if b"fake_acp.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def open_resources() -> dict[str, int]:

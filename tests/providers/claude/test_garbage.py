@@ -11,11 +11,11 @@ import pytest
 
 from atomic.config import ProviderSettings, Settings
 from atomic.providers import EndReason, Usage
-from tests.providers.claude.fake import write_fake_program
 from tests.providers.claude.sandbox import sandbox
 from tests.providers.processes import appears, find
 from tests.providers.turns import LIMIT, end, end_of, text_of, turn
-from tests.timing import judge
+from tests.support.fake_claude import write_fake_program
+from tests.support.timing import judge
 
 
 def settings_for(program: Path) -> Settings:

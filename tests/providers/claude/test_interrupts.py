@@ -27,7 +27,7 @@ from atomic.testing.model_server import Call, CallState, Drip, Pause, Say, Stop
 from tests.providers.claude.sandbox import agent, bash, sandbox, sleep_command
 from tests.providers.processes import appears, disappears, find
 from tests.providers.turns import LIMIT, all_of, end, end_of
-from tests.timing import judge
+from tests.support.timing import judge
 
 pytestmark = [pytest.mark.ci, pytest.mark.timed]
 

@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from atomic.providers import AgentSession, EndReason, ProgramFailedError, SessionOptions, TextDelta, require_provider
-from tests.providers.copilot.fake import write_fake_program
 from tests.providers.copilot.sandbox import settings
 from tests.providers.turns import LIMIT, end, end_of, turn
+from tests.support.fake_copilot import write_fake_program
 
 NO_LOGIN_NEEDED = {"GH_TOKEN": "none"}
 

@@ -9,8 +9,8 @@ import pytest
 
 from atomic.providers import Health, ModelInfo, require_provider
 from atomic.providers.copilot.session import LooseSchemaError, strict
-from tests.providers.copilot.fake import write_fake_program
 from tests.providers.copilot.sandbox import CACHE, sandbox, settings
+from tests.support.fake_copilot import write_fake_program
 
 OLD = "it is older than 1.0.102: npm install -g @github/copilot"
 

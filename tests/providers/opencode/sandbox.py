@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from atomic.config import ProviderSettings, Settings
@@ -27,10 +28,10 @@ def provider(program: Path = PROGRAM, *, liveness: float | None = None) -> Openc
     return found
 
 
-def write_program(folder: Path, module: str) -> Path:
+def write_program(folder: Path, module: ModuleType) -> Path:
     """Write a program that runs a module of these tests."""
     program = folder / "opencode"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name(module)}" "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{module.__file__}" "$@"\n')
     program.chmod(0o755)
     return program
 

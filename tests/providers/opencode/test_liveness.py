@@ -19,6 +19,7 @@ from atomic.providers import (
     UsageReported,
 )
 from atomic.testing.model_server import Call, Drip, Script
+from tests.providers.opencode import lossy_opencode
 from tests.providers.opencode.sandbox import PROGRAM, bash, provider, sandbox, task, write_program
 from tests.providers.processes import with_home
 from tests.providers.turns import LIMIT, all_of, end_of, text_of, turn
@@ -51,7 +52,7 @@ async def test_events_missed_during_a_gap_are_emitted_once(tmp_path: Path) -> No
 
     async with sandbox(tmp_path, SCRIPTS) as here:
         here.env |= {"MUTE": str(mute), "REAL_OPENCODE": str(PROGRAM)}
-        using = provider(write_program(tmp_path, "lossy_opencode.py"), liveness=2)
+        using = provider(write_program(tmp_path, lossy_opencode), liveness=2)
         async with here.open(using=using, ask=answer_questions) as session:
             assert end_of(await turn(session, "@@say@@")).text == "hello"  # everything is loaded
             reading = asyncio.create_task(_mute_during_text(session, mute))
@@ -87,7 +88,7 @@ async def test_a_missed_end_is_found_and_lasting_silence_is_an_error(tmp_path: P
     mute = tmp_path / "mute"
     async with sandbox(tmp_path, SCRIPTS) as here:
         here.env |= {"MUTE": str(mute), "REAL_OPENCODE": str(PROGRAM)}
-        async with here.open(using=provider(write_program(tmp_path, "lossy_opencode.py"), liveness=2)) as session:
+        async with here.open(using=provider(write_program(tmp_path, lossy_opencode), liveness=2)) as session:
             await turn(session, "everything is loaded")
             mute.touch()
             reading = asyncio.create_task(turn(session, "@@say@@"))

@@ -31,7 +31,7 @@ from atomic.testing.model_server import Call, CallState, Drip, Fail, Script
 from tests.providers.opencode.sandbox import Sandbox, bash, sandbox, task
 from tests.providers.processes import appears, disappears
 from tests.providers.turns import LIMIT, all_of, end, end_of, text_of, turn
-from tests.timing import judge
+from tests.support.timing import judge
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

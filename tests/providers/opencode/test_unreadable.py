@@ -11,11 +11,12 @@ import pytest_asyncio
 from atomic.providers import AgentSession, EndReason, ProgramFailedError, SessionOptions
 from tests.providers.opencode.sandbox import provider, write_program
 from tests.providers.turns import end, text_of, turn
+from tests.support import fake_opencode
 
 
 @pytest_asyncio.fixture
 async def session(tmp_path: Path) -> AsyncGenerator[AgentSession]:
-    async with provider(write_program(tmp_path, "fake_opencode.py")).open(SessionOptions(cwd=tmp_path)) as session:
+    async with provider(write_program(tmp_path, fake_opencode)).open(SessionOptions(cwd=tmp_path)) as session:
         yield session
 
 
@@ -55,7 +56,7 @@ async def test_half_an_event_and_a_closed_stream_lose_nothing(session: AgentSess
 async def test_a_server_that_others_could_reach_is_not_used(tmp_path: Path) -> None:
     options = SessionOptions(cwd=tmp_path, env={"FAKE_HOST": "0.0.0.0"})
     with pytest.raises(ProgramFailedError, match="others could reach it"):
-        async with provider(write_program(tmp_path, "fake_opencode.py")).open(options):
+        async with provider(write_program(tmp_path, fake_opencode)).open(options):
             pass
 
 

@@ -45,7 +45,7 @@ from atomic.tui.screens.question import QuestionScreen
 from atomic.tui.state.model import EVERYTHING, RunState
 from atomic.tui.state.store import Store
 from atomic.tui.widgets.transcript import TranscriptView
-from tests.timing import judge
+from tests.support.timing import judge
 from tests.tui.app.scripted_client import ScriptedClient, app_with, shown, until
 from tests.tui.snapshots import samples
 

@@ -27,7 +27,7 @@ from atomic.chat.protocol import (
     Submit,
 )
 from tests.support.processes import is_alive
-from tests.timing import judge
+from tests.support.timing import judge
 from tests.tui.app.faulty_engine import engine_program
 
 # Seconds. Only ends a hang.

@@ -17,7 +17,7 @@ from atomic.chat.protocol import CommandInfo, CommandsListed, Submit
 from atomic.config import Settings
 from atomic.tui.app import AtomicApp
 from atomic.tui.widgets.prompt import Prompt, PromptArea
-from tests.timing import judge
+from tests.support.timing import judge
 from tests.tui.app.scripted_client import ScriptedClient, app_with, shown, until
 
 COMMANDS = CommandsListed(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.timing import judge
+from tests.support.timing import judge
 
 SRC = Path(__file__).parents[3] / "src"
 

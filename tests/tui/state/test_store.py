@@ -48,7 +48,7 @@ from atomic.runs import events as wf
 from atomic.tasks import Task
 from atomic.tui.state.model import Block, BlockKind, RunState
 from atomic.tui.state.store import Changes, Store
-from tests.timing import judge
+from tests.support.timing import judge
 
 
 def started(run: str = "r", kind: RunKind = RunKind.TURN, **more: Any) -> RunStarted:

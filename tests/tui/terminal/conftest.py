@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.terminal.window import Window, window
+from tests.support.window import Window, window
 
 ROOT = Path(__file__).parents[3]
 SCRIPTED = (sys.executable, "-m", "tests.tui.terminal.scripted_screen")

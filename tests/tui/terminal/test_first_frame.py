@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from atomic.tui.driver import BackgroundFilter
 from atomic.tui.main import HINT, first_frame
-from tests.tui.terminal.emulator import Emulator
+from tests.support.emulator import Emulator
+from tests.support.window import window
 from tests.tui.terminal.test_supervisor import ROOT, SMALL
-from tests.tui.terminal.window import window
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from atomic.cli.plain_chat import answers_of, question_lines, split_paragraphs
 from atomic.questions import Question
 from tests.support.waits import wait_until
+from tests.support.window import Window, window
 from tests.tui.terminal.conftest import ROOT
-from tests.tui.terminal.window import Window, window
 
 PLAIN = (sys.executable, "-m", "tests.tui.terminal.scripted_plain")
 

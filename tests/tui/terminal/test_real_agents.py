@@ -14,10 +14,10 @@ import pytest
 from atomic.testing import Drip, ModelServer
 from atomic.testing.conformance.agents import AGENTS
 from tests.chat.test_real_agents import CACHE, COLOUR, prepare
-from tests.cli.command import User, processes
-from tests.cli.files import agent as agent_file
+from tests.support.entity_files import agent as agent_file
+from tests.support.tmux import Tmux, in_tmux
+from tests.support.user import User, processes
 from tests.support.waits import wait_until
-from tests.tui.terminal.tmux import Tmux, in_tmux
 
 pytestmark = pytest.mark.ci
 

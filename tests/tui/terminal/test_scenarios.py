@@ -16,15 +16,15 @@ from atomic.testing import Drip, ModelServer
 from tests.chat.puppet_agent import AGENT, use_puppet
 from tests.chat.test_real_agents import COLOUR, prepare
 from tests.chat.test_workflows import ASKS, SLOW
-from tests.cli.command import User, processes
-from tests.cli.flows import ledger, session, workflow
 from tests.ralph.agents import AGENT_NAMES, Stage, stage_for
 from tests.ralph.nim import APPROVAL
 from tests.support.processes import is_alive
+from tests.support.tmux import Tmux
+from tests.support.user import User, processes
+from tests.support.user_workflows import ledger, session, workflow
 from tests.support.waits import wait_until
+from tests.support.window import Window, tree, window
 from tests.tui.terminal.test_real_agents import ATOMIC, atomic
-from tests.tui.terminal.tmux import Tmux
-from tests.tui.terminal.window import Window, tree, window
 
 pytestmark = pytest.mark.ci
 

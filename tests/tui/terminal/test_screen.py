@@ -10,10 +10,10 @@ from time import monotonic
 import pytest
 
 from tests.support.processes import is_alive
+from tests.support.timing import judge
 from tests.support.waits import wait_until
-from tests.timing import judge
+from tests.support.window import Window, cpu_seconds, tree, window
 from tests.tui.terminal.conftest import ROOT, SCRIPTED
-from tests.tui.terminal.window import Window, cpu_seconds, tree, window
 
 LAST_MESSAGE = "Resume with: atomic chat --resume 0f5e2c1a-scripted"
 

@@ -12,9 +12,9 @@ from time import monotonic
 import pytest
 
 from tests.support.processes import is_alive
+from tests.support.timing import judge
 from tests.support.waits import wait_until
-from tests.timing import judge
-from tests.tui.terminal.window import Window, tree, window
+from tests.support.window import Window, tree, window
 
 ROOT = Path(__file__).parents[3]
 SMALL = (sys.executable, "-m", "tests.tui.terminal.small_screen")

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from tests.support.tmux import Tmux, in_tmux
 from tests.tui.terminal.conftest import ROOT, SCRIPTED
-from tests.tui.terminal.tmux import Tmux, in_tmux
 
 pytestmark = pytest.mark.ci
 

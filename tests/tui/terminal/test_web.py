@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.chat.puppet_agent import AGENT, steps, use_puppet
-from tests.cli.command import User
+from tests.support.emulator import Emulator
 from tests.support.processes import is_alive, kill
+from tests.support.user import User
 from tests.support.waits import wait_until
+from tests.support.window import tree
 from tests.tui.terminal.conftest import ROOT
-from tests.tui.terminal.emulator import Emulator
-from tests.tui.terminal.window import tree
 
 pytestmark = pytest.mark.ci
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tests.cli.command import ATOMIC, User
+from tests.support.user import ATOMIC, User
 from tests.support.waits import eventually
 
 Event = Mapping[str, Any]

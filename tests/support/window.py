@@ -18,8 +18,8 @@ from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
+from tests.support.emulator import Emulator
 from tests.support.processes import kill
-from tests.tui.terminal.emulator import Emulator
 
 TICKS = os.sysconf("SC_CLK_TCK")
 # Seconds. Only ends a hang.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / ".programs" / "bin"
+FOLDER = Path(__file__).parents[2] / ".programs" / "bin"
 
 
 def use_programs() -> None:
