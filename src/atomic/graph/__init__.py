@@ -6,7 +6,7 @@ Mermaid. Start reading with `engine/builder.py`, `engine/compile.py` and
 `engine/token.py`.
 
 Public modules: `drawing.text`, `engine`, `engine.builder`, `engine.context`,
-`engine.edits`, `engine.errors`, `engine.history`, `engine.journal`, `engine.node`,
+`engine.code_changes`, `engine.errors`, `engine.history`, `engine.journal`, `engine.node`,
 `engine.nodes`, `engine.state`.
 """
 

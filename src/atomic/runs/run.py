@@ -309,7 +309,7 @@ class Execution:
         answers = self._session.inbox.answers()
         if not answers:
             return self._request.answers
-        from atomic.graph.engine.edits import current_names
+        from atomic.graph.engine.code_changes import current_names
         from atomic.graph.engine.history import RunHistory
 
         try:

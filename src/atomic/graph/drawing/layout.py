@@ -2,17 +2,16 @@
 
 The flow goes down. Branches are side by side if that fits without cutting ids, else
 stacked between two rails. If the nesting leaves no space for text, inner frames lose
-their sides.
+their sides. The nodes of a web are a list, each with its edges below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from atomic.graph.drawing.edge_list import list_sketch
 from atomic.graph.drawing.parts import Box, Marker, Shape, Sketch, Stroke, column, marked, stem
-from atomic.graph.drawing.tree import Chain, Flow, Fork, Frame, Item, Step, Web
+from atomic.graph.drawing.tree import Chain, Flow, Fork, Frame, Item, Link, Step, Web
 from atomic.graph.drawing.words import clean, cut, width
 from atomic.graph.engine.node import NodeKind
 
@@ -24,9 +23,10 @@ AGAIN = 13  # its distance from the flow, with space for its label
 WAY_OUT = 9  # the distance from the flow of an edge that leaves a loop in its middle
 NARROWEST = 7  # of a branch: its label needs space on both sides
 LEAST = 20  # below this width frames have no sides
-WORDY = 72  # the width that a title may claim; a longer one is cut to fit
+WORDY = 72  # the width that a title or a row may claim; a longer one is cut to fit
 LONG_ID = 24  # ids may be cut to this before branches are stacked
 ENDLESS = 1_000_000
+STEM = 2  # in a list of edges: the column of the line from which a node's edges branch off
 
 
 def layout(flow: Flow, limit: int) -> Sketch:
@@ -72,7 +72,7 @@ class _Layout:
 
     def _flow(self, flow: Flow, limit: int) -> Sketch:
         if isinstance(flow, Web):
-            return list_sketch(flow, limit, self.item)
+            return _list(flow, limit, self.item)
         sketches = [self.item(item, limit) for item in flow.items] or [stem()]
         if flow.catcher is not None:
             sketches.append(self._aside(flow.catcher, limit, leaves=sketches[-1].leaves))
@@ -379,3 +379,56 @@ class _Stack:
                 x, bottom, turn = end
                 turns = [] if end is last else [(x, turn), (rail, turn), (rail, y)]
                 sketch.line((x, bottom), *turns, (sketch.out, y), stroke=self._stroke)
+
+
+def _list(web: Web, limit: int, lay: Callable[[Item, int], Sketch]) -> Sketch:
+    """Lay out the nodes one below the other in flow order, each with its edges below."""
+    sketch = Sketch(0, 0, leaves=False, pointed=False)
+    longest = min(limit, WORDY)
+    _add_row(sketch, 0, cut(f"start → {clean(web.start)}", longest - 2), Marker.START)
+    sketch.height += 1
+    arriving: dict[str | None, list[str]] = {}
+    leaving: dict[str, list[Link]] = {}
+    for link in web.links:
+        arriving.setdefault(link.to, []).append(clean(link.from_))
+        leaving.setdefault(link.from_, []).append(link)
+    for name, item in web.items.items():
+        if name in arriving:
+            _add_row(sketch, 0, cut(f"from {', '.join(dict.fromkeys(arriving[name]))}", longest))
+        elif name != web.start:
+            _add_row(sketch, 0, "on error", Marker.ERROR)
+        box = lay(item, limit)
+        sketch.add(0, sketch.height, box)
+        sketch.height += box.height
+        sketch.width = max(sketch.width, box.width)
+        _add_edges(sketch, box, leaving[name], longest)
+        sketch.height += 1
+    sketch.height -= 1
+    return sketch
+
+
+def _add_row(sketch: Sketch, x: int, text: str, marker: Marker = Marker.NONE) -> None:
+    """Add a row with this text."""
+    sketch.label(x, sketch.height, text, marker)
+    sketch.width = max(sketch.width, x + width(text) + (2 if marker else 0))
+    sketch.height += 1
+
+
+def _add_edges(sketch: Sketch, box: Sketch, links: list[Link], limit: int) -> None:
+    """Add the edges of the last box, each in a row with its label and its target."""
+    top = sketch.height - 1
+    stem = min(STEM, box.width - 2)
+    if box.joins and box.leaves:
+        sketch.line((box.out, top), (box.out, top + 1), (stem, top + 1))
+        sketch.height += 1
+        top += 1
+    for link in links:
+        label = cut(link.label, limit // 2 - stem)
+        arrow = stem + (width(label) + 5 if label else 2)
+        stroke = Stroke.AT_ONCE if link.at_once else Stroke.PLAIN
+        sketch.line((stem, top), (stem, sketch.height), (arrow, sketch.height), stroke=stroke, arrow=True)
+        sketch.label(stem + 3, sketch.height, label)
+        target = "end"
+        if link.to is not None:
+            target = f"{clean(link.to)} ↑" if link.back else clean(link.to)
+        _add_row(sketch, arrow + 2, cut(target, limit - arrow - 2))

@@ -17,9 +17,9 @@ import msgspec
 
 from atomic.base.errors import did_you_mean
 from atomic.graph.engine.builder import GraphOptions, MigrateState
+from atomic.graph.engine.code_changes import Edits
 from atomic.graph.engine.compiled import CompiledGraph
 from atomic.graph.engine.control import END, Duration, Retry, seconds_of
-from atomic.graph.engine.edits import Edits
 from atomic.graph.engine.errors import GraphError, Problem, StateError, conflict_text
 from atomic.graph.engine.node import (
     Block,

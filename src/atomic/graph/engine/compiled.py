@@ -14,9 +14,8 @@ import msgspec
 
 from atomic.base.errors import AtomicError, did_you_mean
 from atomic.base.lazy_types import deferred
-from atomic.graph.engine.continuity import check_name, check_order, check_reducers, migrated_row
+from atomic.graph.engine.code_changes import check_name, check_order, check_reducers, current_names, migrated_row
 from atomic.graph.engine.control import Event, RunStatus, Suspend, status_of
-from atomic.graph.engine.edits import current_names
 from atomic.graph.engine.errors import NodeError, StateError, StoppedError
 from atomic.graph.engine.history import RunHistory, jumps_of
 from atomic.graph.engine.journal import (

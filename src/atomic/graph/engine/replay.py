@@ -11,8 +11,8 @@ import msgspec
 
 from atomic.base.step_names import local_node
 from atomic.graph.engine.control import END
+from atomic.graph.engine.edge_forks import united_entries
 from atomic.graph.engine.errors import JournalError
-from atomic.graph.engine.groups import united_entries
 from atomic.graph.engine.history import RunHistory, Visit
 from atomic.graph.engine.journal import ALONE, UNSAID, AnsweredBody, JoinedBody, OpenedBody, StepBody
 from atomic.graph.engine.map_forks import map_entries

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from atomic.graph.engine.edge_forks import Group
 from atomic.graph.engine.errors import NodeError
-from atomic.graph.engine.groups import Group
 from atomic.graph.engine.history import RunHistory
 from atomic.graph.engine.program import END_PC, Program
 from atomic.graph.engine.replay import Replay, Tip, targets_of

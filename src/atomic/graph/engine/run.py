@@ -30,9 +30,9 @@ from atomic.questions import Question
 
 if TYPE_CHECKING:
     from atomic.graph.engine.context import Answer, StepContext
+    from atomic.graph.engine.forks import OpenBranches
     from atomic.graph.engine.history import RunHistory
     from atomic.graph.engine.journal_writer import JournalWriter
-    from atomic.graph.engine.task_group import TaskGroup
     from atomic.graph.engine.token import Token
 
 
@@ -233,7 +233,7 @@ class Scope(msgspec.Struct, kw_only=True, eq=False):
     index: int | None = None
     counted: bool = True
     names: tuple[str, ...] = ()  # the workflows around it
-    task_group: TaskGroup | None = None  # the fork whose tasks run its tokens; None: the run's own task
+    branches: OpenBranches | None = None  # those whose tasks run its tokens; None: the run's own task
 
     def __post_init__(self) -> None:
         self.qualified = bool(self.prefix or self.suffix)

@@ -49,9 +49,9 @@ from atomic.graph.engine.state import Values, describe_error
 from atomic.questions import Question
 
 if TYPE_CHECKING:
-    from atomic.graph.engine.groups import Group
+    from atomic.graph.engine.edge_forks import Group
+    from atomic.graph.engine.forks import OpenBranches
     from atomic.graph.engine.journal_writer import JournalWriter
-    from atomic.graph.engine.task_group import TaskGroup
 
 _NO_COUNTERS: list[int] = []
 _TURN = 127  # other tasks get a turn after this many steps
@@ -72,7 +72,7 @@ class Token:
     # Defaults live in the class: most tokens need few of these, and branches must be
     # cheap.
     pc: int
-    open_branches: TaskGroup | None = None  # branches that it has opened and not joined yet
+    open_branches: OpenBranches | None = None  # branches that it has opened and not joined yet
     group: Group | None = None  # the branches made by edges that it belongs to
     order: tuple[int, ...] = ()
     region = 0  # in a group: the operations that it may reach, as bits
@@ -112,9 +112,9 @@ class Token:
         return self._state
 
     @property
-    def task_group(self) -> TaskGroup | None:
-        """Return the group whose task runs it, or None for the run's own task."""
-        return self.scope.task_group if self.group is None else self.group
+    def belongs_to(self) -> OpenBranches | None:
+        """Return the branches whose task runs it, or None for the run's own task."""
+        return self.scope.branches if self.group is None else self.group
 
     @property
     def follows(self) -> tuple[str, ...] | None:
@@ -390,14 +390,14 @@ class Token:
         """Return whether the fork of this token, or the caller of the run, has
         cancelled it.
         """
-        return self.run.is_cancelled() if self.task_group is None else self.task_group.ending
+        return self.run.is_cancelled() if self.belongs_to is None else self.belongs_to.ending
 
     def _forget_cancellation(self) -> None:
         """Undo a foreign cancellation of a branch's task: the branch failed and
         continues.
         """
         task = asyncio.current_task()
-        while self.task_group is not None and task is not None and task.cancelling():
+        while self.belongs_to is not None and task is not None and task.cancelling():
             task.uncancel()
 
     def cancellation_error(self, error: asyncio.CancelledError) -> NodeError:
@@ -571,7 +571,7 @@ class Token:
 
     def _branch(self, ways: Sequence[int], source: Op) -> None:
         """Follow several edges at the same time: split into tokens that join again."""
-        from atomic.graph.engine.groups import Group
+        from atomic.graph.engine.edge_forks import Group
 
         targets = list(dict.fromkeys(ways))
         if self.group is not None:
@@ -601,14 +601,14 @@ class Token:
             self.open_branches = None
         return step
 
-    def _open_fork(self, op: ForkOp) -> TaskGroup:
+    def _open_fork(self, op: ForkOp) -> OpenBranches:
         """Open the scopes of a composite: new ones, or those that the journal has as
         open.
         """
         # Imported here, because forks are made of tokens.
         from atomic.graph.engine.map_forks import MapFork
         from atomic.graph.engine.parallel_forks import ParallelFork
-        from atomic.graph.engine.subgraphs import SubgraphFork
+        from atomic.graph.engine.subgraph_forks import SubgraphFork
         from atomic.graph.engine.task_forks import TasksFork
 
         match op.body:

@@ -10,15 +10,14 @@ from typing import Any
 from atomic.graph.engine.attempts import as_node_error
 from atomic.graph.engine.control import Suspend
 from atomic.graph.engine.errors import NodeError, StateError
-from atomic.graph.engine.forks import conflict_error
+from atomic.graph.engine.forks import OpenBranches, conflict_error
 from atomic.graph.engine.journal import UNSAID
 from atomic.graph.engine.program import Op
 from atomic.graph.engine.run import Entry, Step
-from atomic.graph.engine.task_group import TaskGroup
 from atomic.graph.engine.token import Token
 
 
-class Group(TaskGroup):
+class Group(OpenBranches):
     """The branches that edges made from one token, until they are one again.
 
     Each branch keeps its entries since the fork. Where several meet, their entries are

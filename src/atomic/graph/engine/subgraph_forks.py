@@ -50,7 +50,7 @@ class SubgraphFork(Fork):
     def _first_values(self) -> Values:
         spec = self.graph.program.spec
         if self.opened is not None and self.opened.values is not None:
-            from atomic.graph.engine.continuity import check_subgraph_reducers  # only a resumed run needs it
+            from atomic.graph.engine.code_changes import check_subgraph_reducers  # only a resumed run needs it
 
             try:
                 check_subgraph_reducers(self.opened.reducers, spec)
@@ -113,7 +113,7 @@ class SubgraphFork(Fork):
             counted=outer.counted,
             names=(*outer.names, self.graph.options.name),
         )
-        scope.task_group = self
+        scope.branches = self
         token = self.children[name] = self.token_at(scope, self.graph.program, self.values)
         if token.resumed is not None and not token.last:
             token.resumed = self.inherits  # its first step begins together with the node
