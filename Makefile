@@ -9,6 +9,9 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint con
 PYTEST_ARGS ?= -n 3 --dist loadfile
 N ?= 200
 SEED ?= 1
+# Code whose errors lose or leak work: storage, git, trust, spending. pyproject.toml has the floor of the whole package.
+GUARDED := 'sessions/*' 'git/*' 'loading/trust*' 'runs/budget*' 'runs/spending*'
+GUARDED_FLOOR ?= 95
 
 # The tests start Python a thousand times: without its caches each start compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -67,12 +70,16 @@ test-ci: setup ## run what `make test` leaves out and each commit needs: real ag
 test-full: setup ## run all tests, those of `make test` and `make test-ci` too
 	$(PY) -m pytest $(PYTEST_ARGS)
 
-coverage: setup ## run the quick tests and report which lines and branches of the package they reach
+coverage: setup ## run the quick tests; fail if they reach too few lines and branches of the package
 	rm -rf .coverage && mkdir .coverage
 	@# Tests of what a start imports fail while coverage is loaded; `make test` judges them.
 	-HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick} $(PY) -m coverage run -m pytest -m "not ci and not full" $(PYTEST_ARGS)
 	$(PY) -m coverage combine --quiet
-	$(PY) -m coverage report
+	@status=0; $(PY) -m coverage report || status=1; \
+	for files in $(GUARDED); do \
+		echo; echo "$$files:"; \
+		$(PY) -m coverage report --include="src/atomic/$$files" --fail-under=$(GUARDED_FLOOR) || status=1; \
+	done; exit $$status
 
 check: setup ## all that must be clean before a commit lands
 	$(PY) -m ruff format --check .

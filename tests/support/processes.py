@@ -1,4 +1,4 @@
-"""Look at processes from outside."""
+"""Look at processes from outside, and what they need to be measured."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
+
+
+def coverage_variables() -> dict[str, str]:
+    """Return the variables by which `make coverage` measures child processes; otherwise none."""
+    return {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
 
 
 def is_alive(pid: int) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 
 import atomic
 from atomic.processes import ExecResult, execute
+from tests.support.processes import coverage_variables
 
 ATOMIC = Path(sys.executable).with_name("atomic")
 SOURCE = Path(atomic.__file__).parents[1]  # the code under test, wherever the command was installed from
@@ -27,7 +28,7 @@ class User:
         for made in (self.home, self.project, self.bin):
             made.mkdir()
         self.env: dict[str, str] = {"HOME": str(self.home), "PATH": f"{self.bin}:/usr/bin:/bin", "LANG": "C.UTF-8"}
-        self.env["PYTHONPATH"] = str(SOURCE)
+        self.env |= {"PYTHONPATH": str(SOURCE), **coverage_variables()}
         self.env["ATOMIC_START_SECONDS"] = "600"  # a busy machine is not an agent that does not start
 
     async def atomic(
