@@ -26,8 +26,8 @@ from atomic.chat.protocol import (
     decode_event,
 )
 from tests.chat.engine_client import EngineClient, engine
-from tests.chat.puppet_agent import AGENT, steps, use_puppet
 from tests.support.entity_files import agent as agent_file
+from tests.support.fake_acp import AGENT, steps, use_fake_acp
 from tests.support.timing import judge
 from tests.support.user import User
 from tests.support.user_workflows import call, end, recording, session, sessions, text
@@ -77,7 +77,7 @@ async def test_a_conversation_is_saved_from_its_first_prompt(user: User) -> None
 
 
 async def test_a_secret_split_over_several_writes_is_not_saved(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     user.env["MY_API_TOKEN"] = "sk-very-secret-token-4711"
     async with engine(user, "--agent", AGENT) as client:
         await client.ask(steps({"say": "one"}))
@@ -101,7 +101,7 @@ async def test_broken_settings_are_reported_when_an_agent_is_needed(user: User) 
 
 
 async def test_a_conversation_is_resumed_in_another_engine(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         await client.ask(steps({"say": "one"}))
         await client.ended(client.shell("echo two"))
@@ -130,7 +130,7 @@ async def test_a_conversation_is_resumed_in_another_engine(user: User) -> None:
 
 
 async def test_an_agent_that_cannot_resume_gets_the_last_exchanges(user: User) -> None:
-    use_puppet(user, "--forgetful")
+    use_fake_acp(user, "--forgetful")
     async with engine(user, "--agent", AGENT) as client:
         await client.ask(steps({"say": "one"}))
     (folder,) = sessions(user)
@@ -163,7 +163,7 @@ async def test_a_conversation_of_five_thousand_messages_opens_quickly(user: User
 
 
 async def test_clear_starts_a_new_conversation(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         await client.ask(steps({"say": "one"}))
         assert (await client.ask("/clear")).status == "done"
@@ -235,7 +235,7 @@ async def test_another_agent_gets_the_last_exchanges_when_the_summary_fails(user
 
 @pytest.mark.ci
 async def test_themes_are_set_and_picked(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         await client.ask("/theme LIGHT")
         await client.until_type(ThemeSet, name="light")
@@ -253,7 +253,7 @@ async def test_themes_are_set_and_picked(user: User) -> None:
 
 @pytest.mark.ci
 async def test_sessions_are_picked(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         await client.ask("/sessions")
         assert "There are no sessions." in client.notices()
@@ -270,7 +270,7 @@ async def test_sessions_are_picked(user: User) -> None:
 
 @pytest.mark.ci
 async def test_mcp_servers_are_shown_and_switched(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     (user.home / ".claude.json").write_text('{"mcpServers": {"docs": {"command": "/does/not/exist"}}}')
     async with engine(user, "--agent", AGENT) as client:
         await client.ask("/mcp")

@@ -10,7 +10,7 @@ import pytest
 from atomic.chat.files import ProjectFiles, best
 from atomic.chat.protocol import FilesFound, FindFiles
 from tests.chat.engine_client import engine
-from tests.chat.puppet_agent import AGENT, use_puppet
+from tests.support.fake_acp import AGENT, use_fake_acp
 from tests.support.user import User
 
 PATHS = ["README.md", "src/app.py", "src/apple/tree.py", "docs/application.md", "tests/test_app.py", "zebra.txt"]
@@ -57,7 +57,7 @@ async def test_files_are_found_in_a_folder_without_git(tmp_path: Path) -> None:
 
 
 async def test_the_engine_finds_files(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     make_repository(user.project)
     async with engine(user, "--agent", AGENT) as client:
         client.send(FindFiles(request="q", text="c.p"))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -17,12 +15,13 @@ from atomic.tui.state.model import BlockKind
 from tests.chat.engine_client import EngineClient, engine
 from tests.support.entity_files import agent as agent_file
 from tests.support.entity_files import skill
+from tests.support.programs import CACHE
 from tests.support.user import User, processes
 from tests.support.user_workflows import session, sessions
+from tests.support.waits import eventually
 
 pytestmark = pytest.mark.ci
 
-CACHE = Path(__file__).parents[2] / ".programs" / "cache"
 FAILURES = (BlockKind.ERROR, BlockKind.WARNING)
 COLOUR = {"text": "Which colour?", "header": "Colour", "options": ["Red", "Blue"]}
 SIZE = {"text": "Which size?", "header": "Size", "options": ["Small", "Large"]}
@@ -85,9 +84,7 @@ async def test_a_conversation(user: User, name: str) -> None:
             assert (await client.ask("@@next@@ and now?")).status == "done"
             await client.until(lambda event: isinstance(event, StatusChanged) and event.usage.input > 0)
             client.check_ends()
-        async with asyncio.timeout(120):
-            while processes(user.home):
-                await asyncio.sleep(0.1)
+        await eventually(lambda: not processes(user.home))
         (folder,) = sessions(user)
         assert session(user)["config"]["provider"] == name
         async with engine(user, "--resume", folder.name) as client:

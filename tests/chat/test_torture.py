@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from tests.chat.engine_client import EngineClient, engine
-from tests.chat.puppet_agent import AGENT, form, steps, use_puppet
+from tests.support.fake_acp import AGENT, form, steps, use_fake_acp
 from tests.support.user import User, processes
 from tests.support.user_workflows import workflow
+from tests.support.waits import eventually
 
 pytestmark = pytest.mark.ci
 
@@ -40,7 +41,7 @@ workflow = graph(S).tool("slow", slow).ask_user("q", "Well?", options=["a", "b"]
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(3))
 async def test_runs_stopped_at_random_moments_end_once_and_leave_no_process(user: User, seed: int) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "steps", STEPS)
     random = Random(seed)
     async with engine(user, "--agent", AGENT) as client:
@@ -51,9 +52,7 @@ async def test_runs_stopped_at_random_moments_end_once_and_leave_no_process(user
         run = client.submit(steps({"say": "still here"}))
         await client.ended(run, limit=30)
         assert client.text(run) == "still here"
-    async with asyncio.timeout(120):
-        while processes(user.home):
-            await asyncio.sleep(0.1)
+    await eventually(lambda: not processes(user.home))
 
 
 async def _start_and_stop(client: EngineClient, random: Random) -> str:
@@ -70,7 +69,7 @@ async def _start_and_stop(client: EngineClient, random: Random) -> str:
 
 
 async def test_a_run_stopped_before_it_starts_ends(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "steps", STEPS)
     async with engine(user, "--agent", AGENT) as client:
         for prompt in (*PROMPTS[:4], "/steps go", "/help"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 
@@ -18,12 +17,13 @@ from atomic.chat.protocol import (
     StatusChanged,
 )
 from atomic.providers import EndReason, TextDelta, ThinkingDelta, ToolEnded, ToolStarted, TurnEnded
-from tests.chat.engine_client import LIMIT, EngineClient, engine
-from tests.chat.puppet_agent import AGENT, form, steps, use_puppet
+from tests.chat.engine_client import EngineClient, engine
 from tests.support.entity_files import agent as agent_file
+from tests.support.fake_acp import AGENT, form, steps, use_fake_acp
 from tests.support.timing import judge
 from tests.support.user import User, processes
 from tests.support.user_workflows import call, end, recording, text
+from tests.support.waits import eventually
 
 
 def question(text: str, *labels: str) -> dict[str, object]:
@@ -56,7 +56,7 @@ async def test_a_turn_is_streamed_with_its_tools(user: User) -> None:
 
 
 async def test_commands_and_agents_are_listed_and_help_is_shown(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         listed = await client.until_type(CommandsListed)
         by_name = {command.name: command for command in listed.commands}
@@ -81,7 +81,7 @@ async def test_commands_and_agents_are_listed_and_help_is_shown(user: User) -> N
 
 
 async def test_a_question_is_answered_or_dismissed(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         run = client.submit(steps({"ask": form("Which?", "red", "blue")}))
         opened = await client.question()
@@ -119,7 +119,7 @@ async def test_two_open_questions_each_get_their_own_answer(user: User) -> None:
 
 
 async def test_the_conversation_continues_after_an_interrupted_turn(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         run = client.submit(steps({"say": "now"}, {"wait": True}))
         await wait_for_activity(client, run)
@@ -137,7 +137,7 @@ async def test_the_conversation_continues_after_an_interrupted_turn(user: User) 
 
 
 async def test_a_forced_stop_ends_an_unresponsive_agent_and_leaves_no_process(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         run = client.submit(steps({"say": "now"}, {"deaf": True}))
         await wait_for_activity(client, run)
@@ -152,7 +152,7 @@ async def test_a_forced_stop_ends_an_unresponsive_agent_and_leaves_no_process(us
 
 
 async def test_a_turn_fails_when_its_agent_dies_and_the_next_one_works(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         assert (await client.ask(steps({"say": "one"}))).status == "done"
         broken = await client.ask(steps({"say": "two"}, {"exit": 3}))
@@ -163,7 +163,7 @@ async def test_a_turn_fails_when_its_agent_dies_and_the_next_one_works(user: Use
 
 
 async def test_during_a_turn_commands_run_and_a_second_prompt_is_refused(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         run = client.submit(steps({"say": "now"}, {"wait": True}))
         await wait_for_activity(client, run)
@@ -182,7 +182,7 @@ async def test_during_a_turn_commands_run_and_a_second_prompt_is_refused(user: U
     ["hang up", *(pytest.param(name, marks=pytest.mark.full) for name in ("SIGTERM", "SIGHUP")), "SIGKILL"],
 )
 async def test_agents_end_when_the_screen_ends(user: User, how: str) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         run = client.submit(steps({"say": "now"}, {"deaf": True}))
         await wait_for_activity(client, run)
@@ -193,14 +193,12 @@ async def test_agents_end_when_the_screen_ends(user: User, how: str) -> None:
         else:
             os.kill(client.process.pid, getattr(signal, how))
         judge(await client.gone(), 6)
-        async with asyncio.timeout(LIMIT):
-            while processes(user.home):
-                await asyncio.sleep(0.05)
+        await eventually(lambda: not processes(user.home))
 
 
 @pytest.mark.ci
 async def test_a_shell_command_streams_its_output_and_can_be_stopped(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     user.env["SHELL"] = "/bin/bash"
     async with engine(user, "--agent", AGENT) as client:
         run = client.shell("echo out; echo err >&2; echo ${BASH_VERSION:+bash}; exit 3")

@@ -12,9 +12,10 @@ import pytest
 from atomic.chat.protocol import GraphDrawn, Leave, Left, QuestionClosed, RunEnded, RunStarted, Watch, WorkflowActivity
 from atomic.runs.events import NodeStarted, Warning
 from tests.chat.engine_client import EngineClient, engine
-from tests.chat.puppet_agent import AGENT, use_puppet
+from tests.support.fake_acp import AGENT, use_fake_acp
 from tests.support.user import User, processes
 from tests.support.user_workflows import ledger, noted, session, sessions, started, workflow
+from tests.support.waits import eventually
 
 SLOW = """
 async def first(state):
@@ -111,7 +112,7 @@ async def start_slow_workflow(client: EngineClient, user: User) -> str:
 
 
 async def test_a_workflow_is_followed_until_it_completes(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         run = await start_slow_workflow(client, user)
         begun = client.started(run)
@@ -128,7 +129,7 @@ async def test_a_workflow_is_followed_until_it_completes(user: User) -> None:
 
 
 async def test_every_step_of_a_map_has_its_node_in_the_drawing(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "maps", MAPS)
     async with engine(user, "--agent", AGENT) as client:
         run = client.submit("/maps")
@@ -140,7 +141,7 @@ async def test_every_step_of_a_map_has_its_node_in_the_drawing(user: User) -> No
 
 
 async def test_a_workflow_takes_the_same_flags_as_on_the_command_line(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "flags", FLAGS)
     async with engine(user, "--agent", AGENT) as client:
         ended = await client.ask('/flags --depth 3 --dry say "it"\nnow; `x` $HOME')
@@ -161,7 +162,7 @@ async def test_a_workflow_takes_the_same_flags_as_on_the_command_line(user: User
 
 @pytest.mark.parametrize("flow", [UNLOGGED, CLOSES_ITS_OUTPUT], ids=["without a log", "without a pipe"])
 async def test_events_arrive_without_the_log_and_without_the_pipe(user: User, flow: str) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "steps", flow)
     async with engine(user, "--agent", AGENT) as client:
         run = client.submit("/steps now")
@@ -173,7 +174,7 @@ async def test_events_arrive_without_the_log_and_without_the_pipe(user: User, fl
 
 
 async def test_a_run_continues_while_no_one_reads_its_pipe(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "loud", LOUD)
     async with engine(user, "--agent", AGENT) as client:
         run = client.submit("/loud now")
@@ -191,7 +192,7 @@ async def test_a_run_continues_while_no_one_reads_its_pipe(user: User) -> None:
 
 
 async def test_secrets_in_events_of_a_run_are_not_shown(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "leaks", LEAKS)
     user.env["DEMO_API_KEY"] = SECRET
     async with engine(user, "--agent", AGENT) as client:
@@ -204,7 +205,7 @@ async def test_secrets_in_events_of_a_run_are_not_shown(user: User) -> None:
 
 
 async def test_a_workflows_question_is_answered_here_or_on_the_command_line(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "asks", ASKS)
     async with engine(user, "--agent", AGENT) as client:
         run = client.submit("/asks now")
@@ -225,7 +226,7 @@ async def test_a_workflows_question_is_answered_here_or_on_the_command_line(user
 
 @pytest.mark.ci
 async def test_a_dismissed_question_pauses_the_run(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "asks", ASKS)
     async with engine(user, "--agent", AGENT) as client:
         run = client.submit("/asks now")
@@ -242,7 +243,7 @@ async def test_a_dismissed_question_pauses_the_run(user: User) -> None:
 
 @pytest.mark.ci
 async def test_an_interrupted_workflow_pauses_and_can_be_resumed(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         run = await start_slow_workflow(client, user)
         client.stop(run)
@@ -258,7 +259,7 @@ async def test_an_interrupted_workflow_pauses_and_can_be_resumed(user: User) -> 
 
 
 async def test_a_forced_stop_ends_an_unresponsive_workflow(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "deaf", DEAF)
     async with engine(user, "--agent", AGENT) as client:
         run = client.submit("/deaf now")
@@ -269,14 +270,12 @@ async def test_a_forced_stop_ends_an_unresponsive_workflow(user: User) -> None:
         ended = await client.ended(run, limit=1)
         assert (ended.status, ended.resume) == ("interrupted", f"atomic resume {client.started(run).session}")
         pid = int(ledger(user)[0].split()[1])
-        async with asyncio.timeout(120):
-            while pid in processes(user.home):
-                await asyncio.sleep(0.05)
+        await eventually(lambda: pid not in processes(user.home))
 
 
 @pytest.mark.ci
 async def test_a_run_survives_the_engine_and_can_be_watched_again(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         run = await start_slow_workflow(client, user)
         id = client.started(run).session
@@ -300,7 +299,7 @@ async def test_a_run_survives_the_engine_and_can_be_watched_again(user: User) ->
 
 @pytest.mark.ci
 async def test_a_killed_run_ends_with_the_command_that_resumes_it(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         run = await start_slow_workflow(client, user)
         os.kill(session(user)["owner"]["pid"], signal.SIGKILL)
@@ -310,7 +309,7 @@ async def test_a_killed_run_ends_with_the_command_that_resumes_it(user: User) ->
 
 @pytest.mark.ci
 async def test_a_run_from_the_command_line_is_watched_and_stopped(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "steps", SLOW)
     async with started(user, "run", "--json", "steps", "build it") as running:
         await running.until("node_started", node="slow")
@@ -326,7 +325,7 @@ async def test_a_run_from_the_command_line_is_watched_and_stopped(user: User) ->
 @pytest.mark.ci
 @pytest.mark.parametrize("pause", [False, True])
 async def test_leaving_prints_how_to_return_to_a_run(user: User, pause: bool) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     async with engine(user, "--agent", AGENT) as client:
         run = await start_slow_workflow(client, user)
         id = client.started(run).session
@@ -347,7 +346,7 @@ async def test_leaving_prints_how_to_return_to_a_run(user: User, pause: bool) ->
 
 
 async def test_an_untrusted_workflow_is_refused_with_the_command_that_trusts_it(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     folder = user.project / ".atomic" / "workflows"
     folder.mkdir(parents=True)
     (folder / "theirs.py").write_text('"""Theirs."""\nopen("ran", "w")\n')
@@ -360,7 +359,7 @@ async def test_an_untrusted_workflow_is_refused_with_the_command_that_trusts_it(
 
 @pytest.mark.ci
 async def test_a_workflow_without_a_graph_runs_as_a_turn(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "plain", "")
     async with engine(user, "--agent", AGENT) as client:
         ended = await client.ask('/plain [{"say": "hello"}]')

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from atomic.testing.conformance.cases.tools import MCP_SERVER
-from tests.providers.acp.sandbox import PUPPET
 from tests.support.entity_files import servers
+from tests.support.fake_acp import PROGRAM
 from tests.support.user import User
 
 SECRETS = {
@@ -57,7 +57,7 @@ def dumped(user: User, tmp_path: Path) -> Path:
     leave = "/usr/bin/env -0 > '{}/{}'; exec '{}' '{}'"
     server = ["-c", leave.format(tmp_path, "server", sys.executable, MCP_SERVER)]
     servers(user.home / ".atomic" / "mcp.json", box={"command": "/bin/sh", "args": server})
-    agent = ["/bin/sh", "-c", leave.format(tmp_path, "agent", sys.executable, PUPPET)]
+    agent = ["/bin/sh", "-c", leave.format(tmp_path, "agent", sys.executable, PROGRAM)]
     user.sets(f'[env]\npass = ["MY_PAT"]\n[acp.puppet]\ncommand = {json.dumps(agent)}\n')
     return tmp_path
 

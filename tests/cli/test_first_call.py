@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from atomic.testing import ModelServer
 from atomic.testing.conformance import AGENTS
 from tests.cli.test_slash_agents import environment
-from tests.providers.acp.sandbox import PUPPET
+from tests.support.fake_acp import use_fake_acp
 from tests.support.timing import JUDGED, judge
 from tests.support.user import User
 from tests.support.user_workflows import ledger, workflow
@@ -79,6 +77,6 @@ async def test_a_program_of_your_own_needs_no_extra(user: User, name: str) -> No
 async def test_an_agent_of_the_protocol_needs_no_extra(user: User) -> None:
     """As after `pip install atomic-workflows` alone."""
     user.has_no_agents()
-    user.sets(f"[acp.puppet]\ncommand = {json.dumps([sys.executable, str(PUPPET)])}\n")
+    use_fake_acp(user)
     done = await user.atomic("-p", "--agent", "acp:puppet", '[{"say": "Hello."}]')
     assert (done.exit_code, done.stdout) == (0, "Hello.\n"), done.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from atomic.processes.temporary_folders import temporary_prefix
-from tests.providers.acp.sandbox import PUPPET
+from tests.support.fake_acp import PROGRAM
 from tests.support.user import ATOMIC, User, complaint
 from tests.support.user_workflows import call, end, recording, sessions, workflow
 
@@ -123,7 +123,7 @@ workflow = graph(S).node("first", first).compile()
 
 @pytest.mark.ci
 async def test_neither_atomic_nor_its_children_leave_a_core_dump(user: User, tmp_path: Path) -> None:
-    agent = ["/bin/sh", "-c", f"ulimit -c > '{tmp_path}/limit'; exec '{sys.executable}' '{PUPPET}'"]
+    agent = ["/bin/sh", "-c", f"ulimit -c > '{tmp_path}/limit'; exec '{sys.executable}' '{PROGRAM}'"]
     user.sets(f"[acp.puppet]\ncommand = {json.dumps(agent)}\n")
     done = subprocess.run(
         [ATOMIC, "-p", "--agent", "acp:puppet", '[{"say": "Hello."}]'],

@@ -15,6 +15,7 @@ import pytest
 from tests.hostile import bombs
 from tests.hostile.visit import Visit
 from tests.support.user import ATOMIC
+from tests.support.waits import eventually
 
 MEMORY = 3 * 1024**3  # address space, which is larger than the memory in use
 SECONDS = 60  # of CPU time: ends a parser that would take minutes
@@ -110,9 +111,7 @@ async def test_a_signal_ends_the_wait_for_a_slow_file(tmp_path: Path, number: si
 
 async def until_child(pid: int) -> None:
     """Wait until a process has started a child."""
-    async with asyncio.timeout(60):
-        while not Path(f"/proc/{pid}/task/{pid}/children").read_text().strip():
-            await asyncio.sleep(0.01)
+    await eventually(lambda: Path(f"/proc/{pid}/task/{pid}/children").read_text().strip())
 
 
 async def test_code_in_another_encoding_is_refused_even_in_a_trusted_project(tmp_path: Path) -> None:

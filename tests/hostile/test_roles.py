@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.agent import LEDGER
 from tests.hostile.visit import Visit
 from tests.support.entity_files import agent, skill, write
 
@@ -28,7 +27,7 @@ def visit(tmp_path: Path) -> Visit:
 async def recorded(visit: Visit, *words: str) -> tuple[str, str]:
     """Return the prompts that the agent received, and the output for the user."""
     file = visit.folder / "ledger"
-    visit.user.env[LEDGER] = str(file)
+    visit.user.env["FAKE_ACP_LOG"] = str(file)
     done = await visit.user.atomic(*words)
     assert done.exit_code == 0, done.stderr
     told = file.read_text()

@@ -6,6 +6,7 @@ The checks are the same for all repositories: no file outside of the project and
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -14,13 +15,20 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from tests.hostile.repositories import PROJECTS, HostileProject
+from tests.support.fake_acp import PROGRAM
 from tests.support.terminal import in_terminal
 from tests.support.user import ATOMIC, SDKS, User
 from tests.support.waits import wait_until
 from tests.support.window import window
 
+TASK: dict[str, Any] = {"id": "t1", "title": "Greet", "description": "Write a greeting.", "blocked_by": []}
+SCRIPT = (  # of the user's own agent
+    {"match": "role=planner", "do": [{"say": json.dumps({"tasks": [TASK]})}]},
+    {"do": [{"say": "Hello, I am your own agent."}]},
+)
 SECONDS = 120.0  # only ends a hang
 COMMANDS: Sequence[Sequence[str]] = (
     ("-p", "hi"),
@@ -52,8 +60,10 @@ class Visit:
         (folder / "tmp").mkdir()
         self.user.env |= {"TMPDIR": str(folder / "tmp"), "NO_COLOR": "1", "TERM": "xterm-256color"}
         self.user.env |= {"PYTHONDONTWRITEBYTECODE": "1"}
-        own = Path(__file__).with_name("agent.py")
-        self.user.sets(f'agent = "acp:own"\n[acp.own]\ncommand = ["{sys.executable}", "{own}"]\n')
+        script = folder / "script.json"
+        script.write_text(json.dumps(SCRIPT))
+        own = json.dumps([sys.executable, PROGRAM, "--forgetful", "--script", str(script)])
+        self.user.sets(f'agent = "acp:own"\n[acp.own]\ncommand = {own}\n')
         stranger = HostileProject(self.user.project, self.canary, home=self.user.home)
         PROJECTS[name](stranger)
         self.place = self.user.project / stranger.below

@@ -8,6 +8,7 @@ The first part that fits is played: the words of the prompt's first line must be
 the prompt, and the file `unless` must not be in the project. A step is a verb and a value; `do` lists them. Each turn
 adds a line to `calls.txt`, before it does anything: `worker 1 1`, or where the prompt has no role the `match`.
 
+It is not `tests/support/fake_acp.py`: the archives contain its scripts and its `calls.txt`, so it does not change.
 It uses only the standard library, so that it starts quickly and does not depend on the code under test.
 """
 

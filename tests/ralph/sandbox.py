@@ -14,7 +14,7 @@ import msgspec
 from atomic.base.redaction import Redactor
 from atomic.graph import MemoryJournal
 from atomic.sessions.facts import Facts
-from tests.ralph import scripted_agent
+from tests.support import fake_acp
 from tests.support.terminal import in_terminal
 from tests.support.user import ATOMIC, User
 
@@ -83,7 +83,8 @@ class Sandbox:
         self.log = folder / "prompts.jsonl"
         self.script = folder / "script.json"
         self.play(*script)
-        command = [sys.executable, "-I", "-S", scripted_agent.__file__, str(self.script), str(self.log)]
+        command = [sys.executable, "-I", "-S", fake_acp.PROGRAM, "--forgetful"]
+        command += ["--script", str(self.script), "--log", str(self.log)]
         self.user.sets(f'agent = "acp:actor"\n[acp.actor]\ncommand = {json.dumps(command)}\n')
         self.project = self.user.project
         (self.project / "README.md").write_text("a project\n")
@@ -127,7 +128,7 @@ class Sandbox:
 
     @property
     def prompts(self) -> list[dict[str, Any]]:
-        return scripted_agent.log_of(str(self.log))
+        return fake_acp.read_log(str(self.log))
 
     @property
     def callers(self) -> list[str]:

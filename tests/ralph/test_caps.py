@@ -18,6 +18,7 @@ from atomic.processes import running
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Outcome, Sandbox, worker, writing
 from tests.support.timing import judge
 from tests.support.user import ATOMIC
+from tests.support.waits import eventually
 
 COST = 0.4  # dollars of each call
 
@@ -55,8 +56,7 @@ class Till(Sandbox):
         """Run it until it waits for the end of a limit, then kill it with SIGKILL."""
         words = [str(ATOMIC), "run", "ralph", "--json", "--agent", f"replay:{self.recording}", GOAL]
         async with running(*words, cwd=self.project, env=self.user.env) as program, asyncio.timeout(60):
-            while not any('"parked_until": 1' in text for text in self._records()):
-                await asyncio.sleep(0.02)
+            await eventually(lambda: any('"parked_until": 1' in text for text in self._records()))
             os.kill(program.pid, signal.SIGKILL)
 
     def _records(self) -> list[str]:
@@ -152,7 +152,7 @@ async def test_a_limit_with_its_reset_in_two_minutes_is_waited_for(tmp_path: Pat
 
 @pytest.mark.ci
 async def test_a_worker_that_hangs_is_interrupted_and_the_next_one_is_informed(tmp_path: Path) -> None:
-    hung = worker("1", {"write": {"half.txt": "half\n"}}, {"wait": 600}, times=1)
+    hung = worker("1", {"write": {"half.txt": "half\n"}}, {"pause": 600}, times=1)
     sandbox = Sandbox(tmp_path, PLAN, hung, writing("1"), writing("2"), APPROVE)
     outcome = await sandbox.ralph("--turn-limit", "6s", GOAL, timeout=120)
     assert outcome.status == ("completed", "done", 0)
@@ -168,7 +168,7 @@ async def test_a_worker_that_hangs_is_interrupted_and_the_next_one_is_informed(t
 @pytest.mark.ci
 @pytest.mark.timed
 async def test_max_time_interrupts_a_worker_that_hangs_and_the_run_can_be_resumed(tmp_path: Path) -> None:
-    hung = worker("1", {"write": {"half.txt": "half\n"}}, {"wait": 600}, times=1)
+    hung = worker("1", {"write": {"half.txt": "half\n"}}, {"pause": 600}, times=1)
     sandbox = Sandbox(tmp_path, PLAN, hung, writing("1"), writing("2"), APPROVE)
     with open(sandbox.user.home / ".atomic" / "config.toml", "a", encoding="utf-8") as file:
         file.write('[caps]\ngrace = "1s"\n')
@@ -200,7 +200,7 @@ async def test_dollars_that_an_acp_agent_reports_count(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 async def test_a_turn_of_an_acp_agent_is_cut_by_its_reported_cost(tmp_path: Path) -> None:
-    rich = worker("1", *({"cost": 0.5 * at} for at in range(1, 1200)), {"wait": 600})
+    rich = worker("1", *({"cost": 0.5 * at} for at in range(1, 1200)), {"pause": 600})
     sandbox = Sandbox(tmp_path, PLAN, rich)
     outcome = await sandbox.ralph("--max-cost", "1", GOAL, timeout=120)
     assert outcome.status == ("paused", "max_cost", 6)

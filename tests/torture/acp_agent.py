@@ -1,4 +1,6 @@
-"""An ACP agent without a model; each role is a function of its prompt and the files.
+"""An ACP agent that repairs what killed agents left; each role is a function of its prompt and the files.
+
+`tests/support/fake_acp.py` plays a script instead, which does not know the state of the project.
 
 It writes the begin and end of each turn to a ledger that Atomic does not know. Its changes
 to the project are real files and commits. It imports little, so that a turn is cheap.

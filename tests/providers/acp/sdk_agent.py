@@ -1,5 +1,7 @@
 """An agent built with the protocol's own SDK, which validates every message of Atomic.
 
+`tests/support/fake_acp.py` validates nothing and can send anything.
+
 Prompts are commands: `servers` lists the MCP servers of the session, `permission` requests
 permission for a tool, `form` asks a question, `wait` waits for the cancellation. Any other
 prompt is echoed.

@@ -15,8 +15,9 @@ import pytest
 from atomic.config import AcpSettings, Settings
 from atomic.providers import AgentSession, EndReason, SessionOptions, TextDelta, TurnEnded, require_provider
 from atomic.testing.conformance.case import descendants, gone
-from tests.providers.acp.sandbox import PUPPET, open_puppet, run_steps
+from tests.providers.acp.sandbox import open_puppet, run_steps
 from tests.providers.turns import LIMIT, end_of, text_of
+from tests.support.fake_acp import PROGRAM
 from tests.support.timing import judge
 
 BROKEN: dict[str, dict[str, Any]] = {
@@ -89,7 +90,7 @@ async def test_the_exit_of_the_program_is_reported_and_it_starts_again(tmp_path:
 
 
 async def test_the_exit_of_the_program_is_noticed_while_a_child_holds_its_pipe(tmp_path: Path) -> None:
-    line = ["sh", "-c", 'sleep 300 & exec "$0" "$1"', sys.executable, str(PUPPET)]
+    line = ["sh", "-c", 'sleep 300 & exec "$0" "$1"', sys.executable, PROGRAM]
     provider = require_provider("acp:puppet", Settings(acp={"puppet": AcpSettings(line)}))
     async with provider.open(SessionOptions(cwd=tmp_path)) as session:
         end = end_of(await run_steps(session, {"exit": 3}))
@@ -138,7 +139,7 @@ fake_acp.main()
 
 
 async def test_a_program_that_answers_while_it_ends_gets_no_other_prompt(tmp_path: Path) -> None:
-    line = [sys.executable, "-c", ANSWERS_AS_IT_DIES, str(PUPPET.parent)]
+    line = [sys.executable, "-c", ANSWERS_AS_IT_DIES, str(Path(PROGRAM).parent)]
     provider = require_provider("acp:puppet", Settings(acp={"puppet": AcpSettings(line)}))
     stopping: list[asyncio.Task[None]] = []
     async with provider.open(SessionOptions(cwd=tmp_path)) as session, asyncio.timeout(LIMIT):

@@ -15,7 +15,7 @@ from atomic.providers import SessionOptions, UntrustedProjectError, require_prov
 from atomic.providers.acp.agents import find_agent
 from atomic.providers.acp.environment import environment
 from atomic.testing.model_server import Call, Script
-from tests.providers.acp.sandbox import PUPPET, puppet_settings, sandbox
+from tests.providers.acp.sandbox import puppet_settings, sandbox
 from tests.providers.turns import end_of, turn
 from tests.support.repositories import git
 
@@ -142,7 +142,6 @@ async def test_the_refusal_lists_the_files_that_would_run(
         async with require_provider(f"acp:{agent}", puppet_settings()).open(SessionOptions(cwd=work)):
             pass
     assert sorted(refusal.value.items) == [f"../{name}" for name in found]
-    assert PUPPET.exists()
 
 
 async def test_the_users_home_and_folders_above_a_repository_are_trusted(

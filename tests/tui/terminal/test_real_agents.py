@@ -13,8 +13,9 @@ import pytest
 
 from atomic.testing import Drip, ModelServer
 from atomic.testing.conformance.agents import AGENTS
-from tests.chat.test_real_agents import CACHE, COLOUR, prepare
+from tests.chat.test_real_agents import COLOUR, prepare
 from tests.support.entity_files import agent as agent_file
+from tests.support.programs import CACHE
 from tests.support.tmux import Tmux, in_tmux
 from tests.support.user import User, processes
 from tests.support.waits import wait_until

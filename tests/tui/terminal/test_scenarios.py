@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from atomic.testing import Drip, ModelServer
-from tests.chat.puppet_agent import AGENT, use_puppet
 from tests.chat.test_real_agents import COLOUR, prepare
 from tests.chat.test_workflows import ASKS, SLOW
 from tests.ralph.agents import AGENT_NAMES, Stage, stage_for
 from tests.ralph.nim import APPROVAL
+from tests.support.fake_acp import AGENT, use_fake_acp
 from tests.support.processes import is_alive
 from tests.support.tmux import Tmux
 from tests.support.user import User, processes
@@ -41,7 +41,7 @@ def _command(tmux: Tmux, text: str) -> None:
 
 
 def test_a_workflow_is_paused_by_escape_and_resumed(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "steps", SLOW)
     with atomic(user, "-a", AGENT) as tmux:
         tmux.shows("puppet")
@@ -76,7 +76,7 @@ def _start_slow_workflow(one: Window, user: User) -> str:
     ],
 )
 def test_leaving_during_a_workflow_prints_how_to_resume_it(user: User, how: str, exit_code: int) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "steps", SLOW)
     with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
         id = _start_slow_workflow(one, user)
@@ -96,7 +96,7 @@ def test_leaving_during_a_workflow_prints_how_to_resume_it(user: User, how: str,
 
 
 def test_a_closed_window_pauses_a_workflow(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "steps", SLOW)
     with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
         _start_slow_workflow(one, user)
@@ -107,7 +107,7 @@ def test_a_closed_window_pauses_a_workflow(user: User) -> None:
 
 
 def test_a_run_survives_a_killed_screen(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "steps", SLOW)
     with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
         one.shows("puppet")
@@ -124,7 +124,7 @@ def test_a_run_survives_a_killed_screen(user: User) -> None:
 
 
 def test_a_question_of_a_workflow_is_answered_on_the_screen(user: User) -> None:
-    use_puppet(user)
+    use_fake_acp(user)
     workflow(user, "asks", ASKS)
     with atomic(user, "-a", AGENT) as tmux:
         tmux.shows("puppet")

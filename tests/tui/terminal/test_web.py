@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.chat.puppet_agent import AGENT, steps, use_puppet
 from tests.support.emulator import Emulator
+from tests.support.fake_acp import AGENT, steps, use_fake_acp
 from tests.support.processes import is_alive, kill
 from tests.support.user import User
 from tests.support.waits import wait_until
@@ -209,7 +209,7 @@ def test_a_conversation_in_a_browser(server: Server, tab: Tab) -> None:
 
 def test_the_web_command_works_with_the_users_agent(tmp_path: Path, tab: Tab) -> None:
     user = User(tmp_path)
-    use_puppet(user)
+    use_fake_acp(user)
     with run_server_process(user.env, (*ATOMIC, "chat", "--web", "-a", AGENT), user.project) as server:
         tab.open(server.address, "puppet")
         tab.send(steps({"say": "Aye"}, {"say": " aye."}))
