@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from tests.providers.turns import LIMIT
+from tests.support.waits import eventually
 
 
 def find(word: str) -> list[int]:
@@ -33,9 +34,7 @@ async def appears(word: str) -> list[int]:
 
 async def disappears(word: str, *, within: float = LIMIT) -> None:
     """Wait until no process has that word in its command line."""
-    async with asyncio.timeout(within):
-        while find(word):
-            await asyncio.sleep(0.01)
+    await eventually(lambda: not find(word))
 
 
 def children() -> list[int]:

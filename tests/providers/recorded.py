@@ -15,10 +15,10 @@ from atomic.providers import AgentEvent, SessionOptions, require_provider
 from atomic.testing import ModelServer, Think
 from atomic.testing.conformance.agents import AGENTS, Words
 from atomic.testing.conformance.case import environment
+from tests.support.programs import CACHE
 from tests.support.repositories import ENVIRONMENT, new_repository
 
 RECORDINGS = Path(__file__).with_name("recordings")
-CACHE = Path(__file__).parents[2] / ".programs" / "cache"
 PROMPTS = (
     "[atomic role=planner attempt=1]\n@@plan@@ Plan the work.",
     "[atomic role=worker task=1 attempt=1]\n@@work@@ Write the greeting and commit it.",

@@ -37,6 +37,7 @@ from atomic.providers.session import KILL_SECONDS, STOP_SECONDS, undisturbed
 from atomic.providers.turn import Turn
 from tests.providers.scripted import Play, ScriptedProvider, ScriptedSession, end_of, ignore, read
 from tests.support.timing import judge
+from tests.support.waits import eventually
 
 PROMISED = 2.0  # seconds from an interrupt to the end
 SLACK = 1.0  # for a busy machine
@@ -330,8 +331,7 @@ async def test_a_turn_that_waits_for_an_old_one_can_be_interrupted_and_never_ove
         end = await reading
         assert isinstance(end, TurnEnded)
         assert end.reason is EndReason.INTERRUPTED
-        while session.running:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: not session.running)
         await asyncio.sleep(0.01)
         assert session.prompts == ["go"]  # the second does not begin when the first has ended
         await turn.aclose()

@@ -5,28 +5,25 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from atomic.config import Settings
 from atomic.providers import (
-    AgentSession,
     McpServer,
     Notice,
     ProviderError,
-    SessionOptions,
     UnsupportedError,
-    require_provider,
 )
 from atomic.providers.tool_names import spelled
 from atomic.testing.conformance.agents import AGENTS
 from atomic.testing.model_server import ModelServer, Script
 from tests.providers.acp.sandbox import open_puppet, run_steps
-from tests.providers.conformance.suite import CACHE
+from tests.providers.sandbox import Sandbox as AgentSandbox
 from tests.providers.turns import all_of, end_of, turn
+from tests.support.programs import CACHE
 
 pytestmark = pytest.mark.ci
 
@@ -38,25 +35,16 @@ EVERY = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in FULL
 SELECTING = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in ("opencode", "copilot", "acp:copilot"))]
 
 
-class Sandbox:
-    """A home folder with the agent's own configuration, a work folder and a scripted model."""
+class Sandbox(AgentSandbox):
+    """A sandbox whose agent has servers in its own configuration."""
 
     def __init__(self, agent: str, server: ModelServer, folder: Path) -> None:
-        self.agent = AGENTS[agent]
-        self.server = server
-        self.home = folder / "home"
-        self.work = folder / "work"
-        self.home.mkdir()
-        self.work.mkdir()
-        self.env = dict(self.agent.environment(server, self.home, CACHE))
-
-    def open(self, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
-        given = SessionOptions(cwd=self.work, env=self.env, **options)
-        return require_provider(self.agent.name, Settings()).open(given)
+        self.kind = AGENTS[agent]
+        super().__init__(agent, server, folder, lambda home: dict(self.kind.environment(server, home, CACHE)))
 
     def configure_servers(self, **servers: list[str]) -> None:
         """Write servers into the agent's own configuration file."""
-        match self.agent.program:
+        match self.kind.program:
             case "claude":
                 file = Path(self.env.get("CLAUDE_CONFIG_DIR", self.home)) / ".claude.json"
                 entries = {name: _plain(command) for name, command in servers.items()}

@@ -5,7 +5,6 @@ The first line of each prompt selects the part of the script.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -23,10 +22,11 @@ from atomic.testing.conformance.agents import Words
 from atomic.testing.model_server.playbook import Playbook
 from atomic.testing.model_server.script import ScriptFile
 from tests.ralph.sandbox import Outcome
+from tests.support.programs import CACHE
 from tests.support.user import User, processes
 from tests.support.user_workflows import Running, started
+from tests.support.waits import eventually
 
-CACHE = Path(__file__).parents[2] / ".programs" / "cache"
 PROGRAMS = ("ATOMIC_OPENCODE_PATH", "ATOMIC_COPILOT_PATH")
 AGENT_NAMES = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in ("opencode", "copilot"))]
 LIMIT = 240.0  # seconds for one command; three agents at once on a busy machine are slow
@@ -184,9 +184,7 @@ class Stage:
 
     async def is_quiet(self) -> None:
         """Wait until no process of this user is left. Raises TimeoutError after ten seconds."""
-        async with asyncio.timeout(120):
-            while processes(self.user.home):
-                await asyncio.sleep(0.1)
+        await eventually(lambda: not processes(self.user.home))
 
 
 def commit_command(*files: str) -> str:

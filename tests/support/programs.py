@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / ".programs" / "bin"
+CACHE = FOLDER.with_name("cache")
 
 
 def use_programs() -> None:

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from atomic.config import Settings
-from atomic.providers import AgentSession, SessionOptions, require_provider
 from atomic.testing.model_server import Call, ModelServer, Script, claude_env
+from tests.providers.sandbox import Sandbox as AgentSandbox
 
 
-class Sandbox:
-    """A home folder, a work folder and a scripted model."""
-
+class Sandbox(AgentSandbox):
     def __init__(self, server: ModelServer, folder: Path, retries: int) -> None:
-        self.server = server
-        self.home = folder / "home"
-        self.work = folder / "wörk 日本 مرحبا"
-        self.env = claude_env(server, self.home, retries=retries)
-        self.home.mkdir(exist_ok=True)
-        self.work.mkdir(exist_ok=True)
-
-    def open(self, *, settings: Settings | None = None, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
-        options = {"cwd": self.work, **options, "env": {**self.env, **options.get("env", {})}}
-        return require_provider("claude", settings or Settings()).open(SessionOptions(**options))
+        super().__init__("claude", server, folder, lambda home: claude_env(server, home, retries=retries))
 
     def user_settings(self) -> Path:
         path = self.home / ".claude" / "settings.json"

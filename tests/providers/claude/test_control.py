@@ -15,6 +15,7 @@ import pytest
 
 from atomic.providers import ProgramFailedError
 from atomic.providers.claude.control import Control, Json, Request, ToolUse
+from tests.support.waits import eventually
 
 LIMIT = 60
 USE = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}, "agent_id": "task-1", "new": 1}
@@ -37,9 +38,7 @@ class Wire:
         self.send("control_response", response={"subtype": "success", "request_id": id, **fields})
 
     async def wait_for_messages(self, count: int) -> None:
-        async with asyncio.timeout(LIMIT):
-            while len(self.received) < count:
-                await asyncio.sleep(0)
+        await eventually(lambda: len(self.received) >= count)
 
     async def _receive(self, message: Json) -> None:
         if self.failure is not None:

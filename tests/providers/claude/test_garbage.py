@@ -33,7 +33,7 @@ def settings_for(program: Path) -> Settings:
     ],
 )
 async def test_unreadable_output_ends_the_turn_and_the_next_one_works(tmp_path: Path, prompt: str, error: str) -> None:
-    async with sandbox(tmp_path, {}) as here, here.open(settings=settings_for(write_fake_program(tmp_path))) as session:
+    async with sandbox(tmp_path, {}) as here, here.open(using=settings_for(write_fake_program(tmp_path))) as session:
         ended = await end(session, prompt)
         assert ended.reason is EndReason.ERROR
         assert error in (ended.error or "")
@@ -44,7 +44,7 @@ async def test_unreadable_output_ends_the_turn_and_the_next_one_works(tmp_path: 
 async def test_unknown_messages_are_ignored_and_logged_once_per_kind(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with sandbox(tmp_path, {}) as here, here.open(settings=settings_for(write_fake_program(tmp_path))) as session:
+    async with sandbox(tmp_path, {}) as here, here.open(using=settings_for(write_fake_program(tmp_path))) as session:
         with caplog.at_level(logging.WARNING, "atomic"):
             assert (await end(session, "new")).text == "new"
         kinds = [record.getMessage() for record in caplog.records]
@@ -58,7 +58,7 @@ async def test_unknown_messages_are_ignored_and_logged_once_per_kind(
 
 
 async def test_half_a_character_becomes_a_question_mark(tmp_path: Path) -> None:
-    async with sandbox(tmp_path, {}) as here, here.open(settings=settings_for(write_fake_program(tmp_path))) as session:
+    async with sandbox(tmp_path, {}) as here, here.open(using=settings_for(write_fake_program(tmp_path))) as session:
         events = await turn(session, "surrogate")
         assert text_of(events) == "cut ?surrogate"
         assert end_of(events).text.encode() == b"surrogate"
@@ -66,20 +66,20 @@ async def test_half_a_character_becomes_a_question_mark(tmp_path: Path) -> None:
 
 
 async def test_a_turn_of_an_older_version_ends_with_text_and_usage(tmp_path: Path) -> None:
-    async with sandbox(tmp_path, {}) as here, here.open(settings=settings_for(write_fake_program(tmp_path))) as session:
+    async with sandbox(tmp_path, {}) as here, here.open(using=settings_for(write_fake_program(tmp_path))) as session:
         ended = await end(session, "old")
         assert (ended.reason, ended.text, ended.usage) == (EndReason.DONE, "old", Usage(3, 2))
 
 
 async def test_the_result_of_a_background_task_is_not_the_answer(tmp_path: Path) -> None:
-    async with sandbox(tmp_path, {}) as here, here.open(settings=settings_for(write_fake_program(tmp_path))) as session:
+    async with sandbox(tmp_path, {}) as here, here.open(using=settings_for(write_fake_program(tmp_path))) as session:
         assert (await end(session, "woken")).text == "woken"
 
 
 @pytest.mark.timed
 async def test_an_interrupt_ends_a_program_that_ignores_sigterm(tmp_path: Path) -> None:
     settings = settings_for(write_fake_program(tmp_path, "deaf-claude"))
-    async with sandbox(tmp_path, {}) as here, here.open(settings=settings) as session, asyncio.timeout(LIMIT):
+    async with sandbox(tmp_path, {}) as here, here.open(using=settings) as session, asyncio.timeout(LIMIT):
         running = asyncio.create_task(end(session, "hang"))
         await appears(str(tmp_path / "hanging"))
         began = time.monotonic()
@@ -93,7 +93,7 @@ async def test_an_interrupt_ends_a_program_that_ignores_sigterm(tmp_path: Path) 
 async def test_an_interrupt_ends_a_program_that_hangs_at_start(tmp_path: Path) -> None:
     settings = settings_for(write_fake_program(tmp_path, "mute-claude"))
     async with sandbox(tmp_path, {}) as here, asyncio.timeout(LIMIT):
-        async with here.open(settings=settings) as session:
+        async with here.open(using=settings) as session:
             running = asyncio.create_task(end(session, "hello"))
             await appears(session.id)
             began = time.monotonic()

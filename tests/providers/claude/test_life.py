@@ -99,11 +99,11 @@ async def test_arguments_of_the_user_are_passed_on_and_errors_about_them_reporte
         return Settings(providers={"claude": ProviderSettings(args=args, env={"ANTHROPIC_CUSTOM_HEADERS": "x-us: y"})})
 
     async with sandbox(tmp_path, {"say": "hello"}) as here:
-        async with here.open(settings=settings("--append-system-prompt", "Be KIND.")) as session:
+        async with here.open(using=settings("--append-system-prompt", "Be KIND.")) as session:
             await end(session, "@@say@@ go")
             assert "Be KIND." in here.server.calls[-1].system
             assert here.server.calls[-1].headers["x-us"] == "y"
-        async with here.open(settings=settings("--no-such-flag")) as session:
+        async with here.open(using=settings("--no-such-flag")) as session:
             ended = await end(session, "@@say@@ go")
             assert ended.reason is EndReason.ERROR
             assert "ended with exit code 1: error: unknown option '--no-such-flag'" in (ended.error or "")

@@ -20,8 +20,7 @@ from atomic.providers import AgentSession, EndReason, SessionOptions, TurnEnded,
 from atomic.testing.conformance import AGENTS, Agent
 from atomic.testing.conformance.case import descendants, environment
 from atomic.testing.model_server import Drip, ModelServer, Script, Stall
-from tests.providers.conformance.suite import CACHE
-from tests.support.programs import use_programs
+from tests.support.programs import CACHE, use_programs
 
 PATIENCE = 90.0
 

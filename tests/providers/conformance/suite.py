@@ -14,9 +14,7 @@ import pytest
 
 from atomic.providers import require_provider
 from atomic.testing.conformance import AGENTS, CASES, Case, House, cases_for
-
-PROJECT = Path(__file__).parents[3]
-CACHE = PROJECT / ".programs" / "cache"
+from tests.support.programs import CACHE
 
 
 def params_for(agent: str, quick: Collection[str] | None = None, slow: Collection[str] = ()) -> list[object]:

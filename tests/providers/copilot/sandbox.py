@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from atomic.config import ProviderSettings, Settings
-from atomic.providers import AgentSession, SessionOptions, require_provider
 from atomic.testing.model_server import Call, ModelServer, Protocol, Script, copilot_env
+from tests.providers.sandbox import Sandbox as AgentSandbox
+from tests.support.programs import CACHE, FOLDER
 
-PROJECT = Path(__file__).parents[3]
-PROGRAM = PROJECT / ".programs" / "bin" / "copilot"
-CACHE = PROJECT / ".programs" / "cache" / "copilot"
+PROGRAM = FOLDER / "copilot"
 
 
 def settings(program: Path = PROGRAM, *, args: Sequence[str] = (), env: Mapping[str, str] | None = None) -> Settings:
     return Settings(providers={"copilot": ProviderSettings(path=str(program), args=args, env=env or {})})
 
 
-class Sandbox:
-    """A home folder, a work folder and a scripted model."""
-
+class Sandbox(AgentSandbox):
     def __init__(self, server: ModelServer, folder: Path, protocol: Protocol) -> None:
-        self.server = server
-        self.home = folder / "home"
-        self.work = folder / "wörk 日本 مرحبا"
-        self.env = copilot_env(server, self.home, protocol=protocol, cache=CACHE)
+        variables = partial(copilot_env, server, protocol=protocol, cache=CACHE / "copilot")
+        super().__init__("copilot", server, folder, variables)
         self.copilot_home = self.home / ".copilot"
-        self.copilot_home.mkdir(parents=True, exist_ok=True)
-        self.work.mkdir(exist_ok=True)
+        self.copilot_home.mkdir(exist_ok=True)
 
-    def open(self, *, using: Settings | None = None, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
-        options = {"cwd": self.work, **options, "env": {**self.env, **options.get("env", {})}}
-        return require_provider("copilot", using or settings()).open(SessionOptions(**options))
+    def settings(self) -> Settings:
+        return settings()
 
     def write_user_settings(self, **values: Any) -> None:
         (self.copilot_home / "settings.json").write_text(json.dumps(values))

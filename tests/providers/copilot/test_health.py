@@ -9,8 +9,9 @@ import pytest
 
 from atomic.providers import Health, ModelInfo, require_provider
 from atomic.providers.copilot.session import LooseSchemaError, strict
-from tests.providers.copilot.sandbox import CACHE, sandbox, settings
+from tests.providers.copilot.sandbox import sandbox, settings
 from tests.support.fake_copilot import write_fake_program
+from tests.support.programs import CACHE
 
 OLD = "it is older than 1.0.102: npm install -g @github/copilot"
 
@@ -24,7 +25,7 @@ def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("COPILOT_CACHE_HOME", str(CACHE))
+    monkeypatch.setenv("COPILOT_CACHE_HOME", str(CACHE / "copilot"))
     monkeypatch.setenv("COPILOT_AUTO_UPDATE", "false")
     return home
 

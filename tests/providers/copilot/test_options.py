@@ -15,8 +15,9 @@ from atomic.providers.copilot.denials import find_denied_url, without_denials
 from atomic.providers.copilot.environment import own_endpoint
 from atomic.testing.model_server import Call, Script
 from tests.providers.claude.mcp_box import serve_over_http
-from tests.providers.copilot.sandbox import CACHE, PROGRAM, Sandbox, bash, sandbox, settings, shared_sandbox
+from tests.providers.copilot.sandbox import PROGRAM, Sandbox, bash, sandbox, settings, shared_sandbox
 from tests.providers.turns import end
+from tests.support.programs import CACHE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -162,7 +163,7 @@ async def test_a_denied_address_is_found_in_a_command(pattern: str, url: str, de
 
 
 async def test_a_missing_login_is_reported_with_the_remedy(tmp_path: Path) -> None:
-    env = {"HOME": str(tmp_path), "COPILOT_CACHE_HOME": str(CACHE), "COPILOT_AUTO_UPDATE": "false"}
+    env = {"HOME": str(tmp_path), "COPILOT_CACHE_HOME": str(CACHE / "copilot"), "COPILOT_AUTO_UPDATE": "false"}
     with pytest.raises(NotLoggedInError, match="copilot login"):
         async with require("copilot", settings()).open(SessionOptions(cwd=tmp_path, env=env)):
             pass

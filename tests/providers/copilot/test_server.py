@@ -16,6 +16,7 @@ from atomic.testing.model_server import Drip, Script
 from tests.providers.copilot.sandbox import PROGRAM, bash, sandbox
 from tests.providers.processes import appears, children, disappears, find, listening, with_home
 from tests.providers.turns import LIMIT, end, end_of, turn
+from tests.support.waits import eventually
 
 ATOMIC_PROCESS = """
 import asyncio, os, sys
@@ -80,9 +81,7 @@ async def test_the_server_dies_with_atomic_even_after_sigkill(tmp_path: Path) ->
             finally:
                 atomic.kill()
                 atomic.wait()
-        async with asyncio.timeout(120):
-            while server in with_home(here.home, "--headless"):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: server not in with_home(here.home, "--headless"))
 
 
 async def test_sessions_of_a_killed_server_continue_in_a_new_one(tmp_path: Path) -> None:
@@ -110,9 +109,7 @@ async def test_a_server_that_hangs_is_replaced_and_its_other_turns_end_with_an_e
     scripts: dict[str, Script] = {"say": "hello", "slow": Drip("w", 1000, 0.05)}
     async with sandbox(tmp_path, scripts) as here, here.open() as session, here.open() as other:
         running, talking = (asyncio.create_task(turn(one, "@@slow@@")) for one in (session, other))
-        async with asyncio.timeout(LIMIT):
-            while len(here.server.calls) < 2:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: len(here.server.calls) >= 2)
         [server] = with_home(here.home, "--headless")
         os.kill(server, signal.SIGSTOP)
         await session.interrupt()
@@ -120,9 +117,8 @@ async def test_a_server_that_hangs_is_replaced_and_its_other_turns_end_with_an_e
         assert f"Copilot (process {server}) stopped answering" in str(end_of(await talking).error)
         assert (await end(session, "@@say@@")).text == "hello"
         assert (await end(other, "@@say@@")).text == "hello"
-        async with asyncio.timeout(LIMIT):  # a stopped process is ended in the background
-            while server in with_home(here.home, "--headless"):
-                await asyncio.sleep(0.01)
+        # A stopped process is ended in the background.
+        await eventually(lambda: server not in with_home(here.home, "--headless"))
 
 
 async def test_a_server_killed_between_turns_is_started_again(tmp_path: Path) -> None:
@@ -130,9 +126,7 @@ async def test_a_server_killed_between_turns_is_started_again(tmp_path: Path) ->
         await end(session, "@@say@@ my number is 4713")
         [server] = with_home(here.home, "--headless")
         os.kill(server, signal.SIGKILL)
-        async with asyncio.timeout(LIMIT):
-            while server in with_home(here.home, "--headless"):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: server not in with_home(here.home, "--headless"))
         assert (await end(session, "@@say@@ which?")).text == "hello"
         assert "4713" in str(here.server.calls[-1].body)
 

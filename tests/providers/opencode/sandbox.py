@@ -5,23 +5,28 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from atomic.config import ProviderSettings, Settings
-from atomic.providers import AgentSession, SessionOptions, require_provider
+from atomic.providers import require_provider
 from atomic.providers.opencode.provider import OpencodeProvider
 from atomic.testing.model_server import Call, ModelServer, Script, opencode_env
+from tests.providers.sandbox import Sandbox as AgentSandbox
+from tests.support.programs import FOLDER
 
-PROJECT = Path(__file__).parents[3]
-PROGRAM = PROJECT / ".programs" / "bin" / "opencode"
+PROGRAM = FOLDER / "opencode"
+
+
+def settings(program: Path = PROGRAM) -> Settings:
+    return Settings(providers={"opencode": ProviderSettings(path=str(program))})
 
 
 def provider(program: Path = PROGRAM, *, liveness: float | None = None) -> OpencodeProvider:
-    settings = Settings(providers={"opencode": ProviderSettings(path=str(program))})
-    found = require_provider("opencode", settings)
+    found = require_provider("opencode", settings(program))
     assert isinstance(found, OpencodeProvider)
     if liveness is not None:
         found.liveness = liveness
@@ -36,27 +41,14 @@ def write_program(folder: Path, module: ModuleType) -> Path:
     return program
 
 
-class Sandbox:
-    """A home folder, a work folder and a scripted model."""
-
+class Sandbox(AgentSandbox):
     def __init__(self, server: ModelServer, folder: Path, user: Mapping[str, Any]) -> None:
-        self.server = server
-        self.home = folder / "home"
-        self.work = folder / "wörk 日本 مرحبا"
-        self.home.mkdir(exist_ok=True)
-        self.work.mkdir(exist_ok=True)
-        self.env = opencode_env(server, self.home)
+        super().__init__("opencode", server, folder, partial(opencode_env, server))
         content = json.loads(self.env["OPENCODE_CONFIG_CONTENT"])
         self.env["OPENCODE_CONFIG_CONTENT"] = json.dumps({**content, **user})
 
-    def options(self, **options: Any) -> SessionOptions:
-        options = {"cwd": self.work, **options, "env": {**self.env, **options.get("env", {})}}
-        return SessionOptions(**options)
-
-    def open(
-        self, *, using: OpencodeProvider | None = None, **options: Any
-    ) -> AbstractAsyncContextManager[AgentSession]:
-        return (using or provider()).open(self.options(**options))
+    def settings(self) -> Settings:
+        return settings()
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from atomic.testing.model_server import CallState, Drip
 from tests.providers.opencode.sandbox import PROGRAM, bash, provider, sandbox
 from tests.providers.processes import appears, children, disappears, find, listening, with_home
 from tests.providers.turns import LIMIT, end, end_of, turn
+from tests.support.waits import eventually
 
 LOOPBACK = "0100007F"  # 127.0.0.1
 ATOMIC_PROCESS = """
@@ -102,9 +103,7 @@ async def test_the_server_and_its_tools_die_with_atomic_even_after_sigkill(tmp_p
         finally:
             atomic.kill()
             atomic.communicate()
-        async with asyncio.timeout(120):
-            while with_home(here.home, "serve --hostname") or find("sleeper-of-atomic"):
-                await asyncio.sleep(0.02)
+        await eventually(lambda: not with_home(here.home, "serve --hostname") and not find("sleeper-of-atomic"))
 
 
 async def test_sessions_of_a_killed_server_continue_in_a_new_one(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 from collections.abc import Mapping
@@ -15,7 +14,8 @@ from atomic.providers import SessionOptions, UntrustedProjectError
 from atomic.providers.opencode.project_files import project_code
 from atomic.testing.model_server import Call
 from tests.providers.opencode.sandbox import provider, sandbox
-from tests.providers.turns import LIMIT, end
+from tests.providers.turns import end
+from tests.support.waits import eventually
 
 PLUGIN = ".opencode/plugin/x.js"
 
@@ -163,6 +163,6 @@ async def test_nothing_of_an_untrusted_project_runs(tmp_path: Path) -> None:
         env = {"OPENCODE_CONFIG_CONTENT": json.dumps(content)}
         async with here.open(cwd=work, trusted=True, env=env) as session:
             assert (await end(session, "@@work@@")).text == "done"
-            async with asyncio.timeout(LIMIT):
-                while not {"mcp", "hidden-mcp", "tool", "plugin", "formatter"} <= {file.name for file in ran.iterdir()}:
-                    await asyncio.sleep(0.05)
+            await eventually(
+                lambda: {"mcp", "hidden-mcp", "tool", "plugin", "formatter"} <= {file.name for file in ran.iterdir()}
+            )

@@ -30,8 +30,9 @@ from atomic.providers import (
 from atomic.testing.model_server import Call, CallState, Drip, Fail, Script
 from tests.providers.opencode.sandbox import Sandbox, bash, sandbox, task
 from tests.providers.processes import appears, disappears
-from tests.providers.turns import LIMIT, all_of, end, end_of, text_of, turn
+from tests.providers.turns import all_of, end, end_of, text_of, turn
 from tests.support.timing import judge
+from tests.support.waits import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -196,9 +197,8 @@ async def test_an_interrupt_works_at_any_moment_and_the_next_turn_works(here: Sa
             assert end_of(await reading).reason is EndReason.INTERRUPTED
             if delay in (0.01, 0.2):
                 assert (await end(session, "@@say@@")).text == "hello"
-    async with asyncio.timeout(LIMIT):
-        while any(call.script == "slow" and call.state is CallState.OPEN for call in here.server.calls):
-            await asyncio.sleep(0.02)
+    slow = [call for call in here.server.calls if call.script == "slow"]
+    await eventually(lambda: all(call.state is not CallState.OPEN for call in slow))
 
 
 async def test_an_interrupt_does_not_affect_other_sessions(here: Sandbox) -> None:
