@@ -16,6 +16,7 @@ from atomic.testing import Call, Drip, Fail, ModelServer, claude_env
 from tests.support.terminal import in_terminal
 from tests.support.user import ATOMIC, User, complaint, objects, processes, told
 from tests.support.user_workflows import QUESTION
+from tests.support.waits import eventually
 
 pytestmark = pytest.mark.ci
 
@@ -146,18 +147,14 @@ async def test_ctrl_c_twice_leaves_at_once(user: User, server: ModelServer) -> N
         async with asyncio.timeout(30):
             assert await program.wait() == 130
     assert program.stderr_tail == ""  # the orderly way ends with a word
-    async with asyncio.timeout(30):  # its guard ends the agent
-        while processes(user.home):
-            await asyncio.sleep(0.05)
+    await eventually(lambda: not processes(user.home))  # its guard ends the agent
 
 
 async def test_a_signal_before_the_turn_is_handled_too(user: User, server: ModelServer) -> None:
     stuck = user.has("claude", "import time; print('2.1.325', flush=True); time.sleep(60)")
     words = ("-p", "hello", "--output", "json")
     async with running(ATOMIC, *words, cwd=user.project, env=user.env, stdin=False) as program:
-        async with asyncio.timeout(30):
-            while not any(str(stuck) in command for command in processes(user.home).values()):
-                await asyncio.sleep(0.02)
+        await eventually(lambda: any(str(stuck) in command for command in processes(user.home).values()))
         os.kill(program.pid, signal.SIGTERM)
         async with asyncio.timeout(30):
             assert b'"reason":"interrupted","text":""' in await program.stdout.read()

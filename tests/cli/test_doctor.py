@@ -16,6 +16,7 @@ from atomic.processes import running
 from atomic.testing import ModelServer, claude_env
 from tests.support.user import ATOMIC, User, complaint, objects, processes
 from tests.support.user_workflows import sessions, workflow
+from tests.support.waits import eventually
 
 AGENTS = ("claude", "opencode", "copilot")
 REMEDIES = {
@@ -174,8 +175,7 @@ async def test_ctrl_c_ends_it(user: User) -> None:
     user.has_only_claude("import time; time.sleep(1000)")
     async with running(ATOMIC, "doctor", cwd=user.project, env=user.env, stdin=False) as program:
         async with asyncio.timeout(60):
-            while not any(f"{user.bin}/claude" in command for command in processes(user.home).values()):
-                await asyncio.sleep(0.02)
+            await eventually(lambda: any(f"{user.bin}/claude" in command for command in processes(user.home).values()))
             os.kill(program.pid, signal.SIGINT)
             assert (await program.stdout.read(), await program.wait()) == (b"", 130)
     assert program.stderr_tail == ""

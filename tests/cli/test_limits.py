@@ -23,6 +23,7 @@ from atomic.sessions.journal import SqliteJournal
 from atomic.testing import ModelServer, claude_env
 from tests.support.entity_files import write
 from tests.support.user import ATOMIC, User, complaint, objects
+from tests.support.waits import eventually
 
 FLOW = """
 from atomic.workflows import State, graph
@@ -161,9 +162,7 @@ class Player:
 
     async def counts(self, is_there: Callable[[CallRecord], bool]) -> None:
         """Wait until the journal of the only session has such a call."""
-        async with asyncio.timeout(30):
-            while not any(is_there(call) for call in self._counted()):
-                await asyncio.sleep(0.02)
+        await eventually(lambda: any(is_there(call) for call in self._counted()))
 
     def _counted(self) -> list[CallRecord]:
         for folder in (self.user.home / ".atomic" / "sessions").glob("*"):

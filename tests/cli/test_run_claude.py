@@ -14,6 +14,7 @@ from atomic.testing import Call, Drip, ModelServer, claude_env
 from tests.support.timing import judge
 from tests.support.user import User, objects, processes
 from tests.support.user_workflows import QUESTION, kinds, ledger, session, sessions, started, workflow
+from tests.support.waits import eventually
 
 pytestmark = pytest.mark.ci
 
@@ -105,7 +106,5 @@ async def test_ctrl_c_ends_three_claudes_and_leaves_no_process(user: User) -> No
         run.signal(signal.SIGINT)
         assert await run.over() == 130
         judge(clock() - begun, 10)
-    async with asyncio.timeout(120):
-        while processes(user.home):
-            await asyncio.sleep(0.1)
+    await eventually(lambda: not processes(user.home))
     assert (run.events[-1]["status"], len(ledger(user))) == ("paused", 3)

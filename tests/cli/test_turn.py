@@ -17,6 +17,7 @@ from atomic.processes import ExecResult, running
 from atomic.providers.programs import start_seconds
 from tests.support.terminal import in_terminal
 from tests.support.user import ATOMIC, User, complaint, objects, told
+from tests.support.waits import eventually
 
 Event = Mapping[str, Any]
 
@@ -212,8 +213,7 @@ async def test_waiting_for_an_open_pipe_is_reported(user: User) -> None:
     user.env["ATOMIC_AGENT"] = record(user, text("Ok."), end())
     async with running(ATOMIC, "-p", "x", cwd=user.project, env=user.env) as program:
         async with asyncio.timeout(60):
-            while "waiting for the end of standard input" not in program.stderr_tail:
-                await asyncio.sleep(0.05)
+            await eventually(lambda: "waiting for the end of standard input" in program.stderr_tail)
             assert program.stdin is not None
             program.stdin.close()
             assert await program.stdout.read() == b"Ok.\n"
@@ -225,8 +225,7 @@ async def test_ctrl_c_while_waiting_for_input_ends_it(user: User) -> None:
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         async with running(ATOMIC, "-p", "x", cwd=user.project, env=user.env) as program:
             async with asyncio.timeout(60):
-                while "waiting for" not in program.stderr_tail:
-                    await asyncio.sleep(0.05)
+                await eventually(lambda: "waiting for" in program.stderr_tail)
                 os.kill(program.pid, number)
                 assert await program.wait() == code
             assert "Traceback" not in program.stderr_tail

@@ -31,6 +31,7 @@ from atomic.workflows import (
 )
 from atomic.workflows.builder import graph as workflow_graph
 from tests.graph.small import LIMIT, RUN, S, ended, fail, failed, running, say, within
+from tests.support.waits import eventually
 
 REASON = "CancelledError: something that the node waited for was cancelled, but the run was not"
 
@@ -240,6 +241,4 @@ async def test_a_coroutine_that_comes_after_the_time_limit_is_closed() -> None:
 
     await failed(graph(S).then(tool_node("t", tool, timeout=0.01)).compile(), "t")
     limit_passed.set()
-    async with asyncio.timeout(LIMIT):
-        while inspect.getcoroutinestate(late) != inspect.CORO_CLOSED:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: inspect.getcoroutinestate(late) == inspect.CORO_CLOSED)

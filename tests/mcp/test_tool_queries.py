@@ -19,6 +19,7 @@ from atomic.providers.tool_server import serving_tools
 from atomic.testing.conformance.cases.tools import MCP_SERVER
 from tests.mcp.servers import over_events, over_http
 from tests.support.timing import judge
+from tests.support.waits import eventually
 
 PROGRAM = Path(__file__).with_name("servers.py")
 TOOLS = ["one", "two", "three"]
@@ -157,8 +158,7 @@ async def test_a_cancelled_query_ends_the_program(tmp_path: Path) -> None:
     waiting = entry(command=("/bin/sh", "-c", f"echo $$ > '{file}'; exec sleep 600"))
     asking = asyncio.create_task(only(waiting))
     async with asyncio.timeout(120):
-        while not file.exists() or not file.read_text():
-            await asyncio.sleep(0.01)
+        await eventually(lambda: file.exists() and file.read_text())
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking

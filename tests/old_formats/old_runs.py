@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.old_formats.place import HANG, Json, Place, end_of
+from tests.support.waits import wait_until
 
 GOAL = "write the parts"
 TASKS = [{"id": "1", "title": "Write part one"}, {"id": "2", "title": "Write part two", "blocked_by": ["1"]}]
@@ -603,10 +604,7 @@ workflow = graph(S).parallel_subagent(
 
 
 def until_calls(place: Place, count: int) -> None:
-    deadline = time.monotonic() + HANG
-    while len(place.calls) < count:
-        assert time.monotonic() < deadline, place.calls
-        time.sleep(0.05)
+    wait_until(lambda: len(place.calls) >= count, f"call {count}", limit=HANG)
 
 
 def until_through(place: Place, count: int) -> None:

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +25,8 @@ from zlib import crc32
 import msgspec
 
 import atomic
+from tests.support.processes import coverage_variables
+from tests.support.waits import wait_until
 
 HERE = Path(__file__).parent
 MADE_BELOW = Path("/tmp/atomic-old-formats")  # where the old runs were made: their files name folders below it
@@ -51,6 +52,7 @@ class Place:
             "PYTHONPATH": str(source or Path(atomic.__file__).parents[1]),
             "ATOMIC_START_SECONDS": "600",
             "ATOMIC_REPLAY_SPEED": "max",
+            **coverage_variables(),
         }
         agent = [sys.executable, "-I", "-S", str(HERE / "agent.py"), str(root)]
         (self.atomic_home / "config.toml").write_text(
@@ -119,11 +121,7 @@ class Place:
 
     def until(self, name: str) -> None:
         """Wait until a file appears in the root folder."""
-        deadline = time.monotonic() + HANG
-        while not (self.root / name).exists():
-            if time.monotonic() > deadline:
-                raise TimeoutError(name)
-            time.sleep(0.01)
+        wait_until((self.root / name).exists, name, limit=HANG)
 
     def git(self, *words: str) -> str:
         done = subprocess.run(

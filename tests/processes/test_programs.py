@@ -40,8 +40,7 @@ async def test_the_end_of_a_program_is_reported_at_once_with_its_last_output() -
         async with asyncio.timeout(120):
             assert await program.wait() == 3
             assert await program.stdout.read() == b""
-        while not program.stderr_tail.endswith("no such model"):
-            await asyncio.sleep(0.01)
+        await eventually(lambda: program.stderr_tail.endswith("no such model"))
     assert len(program.stderr_tail) <= 64 * 1024
 
 
@@ -114,6 +113,4 @@ async def test_a_program_dies_with_its_owner() -> None:
         pid = int(await owner.stdout.readline())
         assert alive(pid)
         os.kill(owner.pid, signal.SIGKILL)
-        async with asyncio.timeout(120):
-            while alive(pid):
-                await asyncio.sleep(0.02)
+        await eventually(lambda: not alive(pid))

@@ -13,6 +13,7 @@ import pytest
 from atomic.processes import end_marked, find_marked, new_mark, running
 from tests.support.processes import is_alive
 from tests.support.timing import judge
+from tests.support.waits import eventually
 
 # A child in its own session that ignores all signals it can, as an agent's shell may.
 PARENT = """
@@ -58,7 +59,5 @@ asyncio.run(main())
         child = int(await program.stdout.readline())
         assert is_alive(child)
         os.kill(program.pid, signal.SIGKILL)
-        async with asyncio.timeout(120):
-            while find_marked(mark):
-                await asyncio.sleep(0.02)
+        await eventually(lambda: not find_marked(mark))
     assert not is_alive(child)

@@ -13,6 +13,7 @@ import pytest
 
 from atomic.ralph.turn_changes import ALIVE, keep_alive
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, worker, writing
+from tests.support.waits import eventually
 
 DONE = ("completed", "done", 0)
 KILL = {"sh": "kill -9 $(awk '{print $4}' /proc/$PPID/stat)"}  # the parent of the agent is Atomic
@@ -161,8 +162,7 @@ async def test_a_cap_over_a_hundred_tasks_is_one_short_sentence(tmp_path: Path) 
 async def test_turns_at_the_same_time_share_one_sign_of_life_until_the_last_ends(tmp_path: Path) -> None:
     async def touched() -> None:
         (tmp_path / ALIVE).unlink(missing_ok=True)
-        while not (tmp_path / ALIVE).exists():
-            await asyncio.sleep(0.01)
+        await eventually(lambda: (tmp_path / ALIVE).exists())
 
     before = asyncio.all_tasks()
     first = keep_alive(tmp_path)

@@ -53,6 +53,7 @@ from tests.runs.memory_workflows import all_events, definition, ending, runtime
 from tests.runs.small_runtime import Entities, Entity
 from tests.support.timing import judge
 from tests.support.user_workflows import call, end, text
+from tests.support.waits import eventually
 
 
 class S(State):
@@ -461,9 +462,7 @@ async def test_a_host_that_does_not_read_does_not_slow_the_run_and_costs_little(
     assert isinstance(await anext(run), RunStarted)
     tracemalloc.start()
     try:
-        async with asyncio.timeout(60):
-            while run.session.record.status != "completed":
-                await asyncio.sleep(0.05)
+        await eventually(lambda: run.session.record.status == "completed")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

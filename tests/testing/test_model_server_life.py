@@ -33,6 +33,7 @@ from atomic.testing import (
     in_thread,
 )
 from tests.support.timing import judge
+from tests.support.waits import eventually
 from tests.testing.wire import LIMIT, PATHS, ask, client, request_body
 
 each_protocol = pytest.mark.parametrize("protocol", list(Protocol))
@@ -163,9 +164,7 @@ async def test_closing_ends_every_connection_and_leaves_no_resources() -> None:
         idle = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         half = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         half[1].write(b"POST /v1/messages HTTP/1.1\r\ncontent-length: 100\r\n\r\nhalf")
-        async with asyncio.timeout(LIMIT):
-            while len(server.calls) < len(asking):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: len(server.calls) >= len(asking))
         started = time.monotonic()
     took = time.monotonic() - started
     async with asyncio.timeout(LIMIT):

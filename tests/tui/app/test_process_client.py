@@ -28,6 +28,7 @@ from atomic.chat.protocol import (
 )
 from tests.support.processes import is_alive
 from tests.support.timing import judge
+from tests.support.waits import eventually
 from tests.tui.app.faulty_engine import engine_program
 
 # Seconds. Only ends a hang.
@@ -254,7 +255,6 @@ async def test_an_engine_dies_with_its_screen(tmp_path: Path) -> None:
         await screen.stdout.readline()  # the run has started and is stuck
         screen.kill()
         await screen.wait()
-        while is_alive(int(pid)):
-            await asyncio.sleep(0.1)
+        await eventually(lambda: not is_alive(int(pid)))
     with suppress(ProcessLookupError):
         os.kill(int(pid), 0)

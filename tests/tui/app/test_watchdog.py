@@ -9,14 +9,13 @@ import time
 from pathlib import Path
 
 from atomic.tui.watchdog import Watchdog
+from tests.support.waits import eventually
 
 PATIENCE = 0.1
 
 
 async def until_written(file: Path) -> str:
-    async with asyncio.timeout(120):
-        while not file.exists():
-            await asyncio.sleep(0.02)
+    await eventually(file.exists)
     return file.read_text()
 
 
