@@ -17,6 +17,7 @@ from tests.support.waits import eventually
 DONE = ("completed", "done", 0)
 RED = ("blocked", "check_red", 5)
 PROMISE = {"say": "<promise>COMPLETE</promise>"}
+COMMIT = {"sh": "git add -A; git commit -q --allow-empty -m Work"}
 CLEAN = "! grep -qs BROKEN *.txt"
 
 
@@ -227,12 +228,29 @@ async def test_a_check_that_is_found_after_the_work_runs_on_it(tmp_path: Path) -
 @pytest.mark.ci
 async def test_a_check_that_deletes_the_work_does_not_verify_it(tmp_path: Path) -> None:
     files = {"Makefile": "test:\n\trm -f part1.txt\n", "part1.txt": "1\n"}
-    commit = {"sh": "git add -A; git commit -q --allow-empty -m Work"}
-    sandbox = Sandbox(tmp_path, PLAN, worker("1", {"write": files}, commit), writing("2"), APPROVE)
+    sandbox = Sandbox(tmp_path, PLAN, worker("1", {"write": files}, COMMIT), writing("2"), APPROVE)
     outcome = await sandbox.ralph(GOAL)
     assert outcome.status[0] == "blocked"
     assert "the checks deleted part1.txt" in outcome.warnings
     assert sandbox.evidence("1")["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("again", "reason"),
+    [
+        pytest.param({"sh": "git checkout -q README.md"}, "nothing_runnable", id="the worker restores them"),
+        pytest.param({"write": {"part1.txt": "more\n"}}, "moving_tree", id="the worker leaves them"),
+    ],
+)
+async def test_a_late_check_that_deletes_committed_files_verifies_nothing(
+    tmp_path: Path, again: dict[str, Any], reason: str
+) -> None:
+    files = {"Makefile": "test:\n\trm -f README.md\n", "part1.txt": "1\n"}
+    adds_check = worker("1", {"write": files}, COMMIT, attempt=1)
+    sandbox = Sandbox(tmp_path, PLAN, adds_check, worker("1", again), writing("2"), APPROVE)
+    outcome = await sandbox.ralph(GOAL)
+    assert outcome.status == ("blocked", reason, 5)
+    assert "the checks deleted README.md" in outcome.warnings
 
 
 @pytest.mark.ci

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from itertools import count
 from typing import TypeVar
 
@@ -38,6 +38,7 @@ class Checked(msgspec.Struct, frozen=True):
     results: Sequence[CheckResult]
     after: FolderSnapshot
     moved: Sequence[str] = ()
+    deleted: Sequence[str] = ()  # committed files that the checks removed
 
     @property
     def red(self) -> list[CheckResult]:
@@ -64,7 +65,8 @@ async def check_tree(
 
     `now`: a snapshot that the caller has just taken. Only Atomic's own code may have
     run since. `work`: files that the task has changed. What is committed of these and
-    of other tasks' files is never taken for a file that checks write.
+    of other tasks' files is never taken for a file that checks write, nor is a committed
+    file that a check deletes.
     """
     work = work_of(run).union(work)
     while True:
@@ -74,14 +76,16 @@ async def check_tree(
         results, after = await watch_checks(run, before, lambda: run.checks.check(run.cwd, run.options.gate_timeout))
         changes = await run.snapshots.changes(before, after)
         moved = [one.path for one in changes if not is_cache(one.path)]
-        committed = await _committed(run, work.intersection(moved))
-        run.checks.note_deleted(one.path for one in changes if one.status == "deleted" and one.path in committed)
+        committed = await _committed(run, moved)
+        known = {*run.checks.leftovers} - work
+        deleted = [one.path for one in changes if one.status == "deleted" and one.path in committed - known]
+        run.checks.note_deleted(deleted)
         if moved and run.checks.is_learning:
-            run.checks.note_leftovers({*moved} - committed)
+            run.checks.note_leftovers({*moved} - (committed & work) - {*deleted})
         known = {*run.checks.leftovers}
         moved = [path for path in moved if path not in known]
         if not moved or runs <= 0:
-            return Checked(results, after, moved)
+            return Checked(results, after, moved, deleted)
 
 
 def work_of(run: RunFolder) -> set[str]:
@@ -89,13 +93,11 @@ def work_of(run: RunFolder) -> set[str]:
     return {path for proof in run.evidence.values() for path in proof.changed_files}
 
 
-async def deleted_by_checks(run: RunFolder, work: Iterable[str]) -> list[str]:
-    """Return the committed files of this work that a check has deleted and that are
-    still gone.
-    """
+async def deleted_by_checks(run: RunFolder) -> list[str]:
+    """Return the committed files that checks have deleted and that are still gone."""
     repository = find_repository(run.cwd)
     root = run.cwd if repository is None else repository.root
-    gone = [path for path in {*work}.intersection(run.checks.deleted) if content_of(root / path) == "deleted"]
+    gone = [path for path in run.checks.deleted if content_of(root / path) == "deleted"]
     return sorted(await _committed(run, gone))
 
 
@@ -115,7 +117,7 @@ def deleting(paths: Sequence[str]) -> str:
     """Return the sentence about files that a check has deleted, and what to do."""
     named = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
     return (
-        f"the checks deleted files of this work: {named}. Bring them back and repair the check, or leave them deleted,"
+        f"the checks deleted committed files: {named}. Bring them back and repair the check, or leave them deleted,"
         " then resume"
     )
 

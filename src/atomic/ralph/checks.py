@@ -124,7 +124,7 @@ class _Record(msgspec.Struct, frozen=True):
     ignored: Sequence[str] = ()  # red before the run, and the user ignores them
     late: Sequence[str] = ()  # chosen after the start, without a baseline
     leftovers: Sequence[str] = ()  # files that the checks write
-    deleted: Sequence[str] = ()  # files of tasks that the checks have deleted
+    deleted: Sequence[str] = ()  # committed files that the checks have deleted
     refused: Sequence[str] = ()  # checks of a project that the user has not approved
 
 
@@ -193,7 +193,7 @@ class CheckHistory:
 
     @property
     def deleted(self) -> Sequence[str]:
-        """Return the files of tasks that checks have deleted."""
+        """Return the committed files that checks have deleted."""
         return self._read().deleted
 
     def note_deleted(self, paths: Iterable[str]) -> None:

@@ -20,7 +20,6 @@ from atomic.ralph.check_runs import (
     moved_files,
     moving,
     repair_task,
-    work_of,
 )
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.hidden_files import REVIEW
@@ -58,13 +57,13 @@ async def settle(ctx: Ralph) -> NodeResult:
     await Checkout(run).stay()
     await look_for_check(ctx, run)
     now = await run.snapshots.take()
-    is_same = not _changed_by_reviewers(run, state)
+    is_same = not _changed_by_reviewers(run, state) and not await deleted_by_checks(run)
     if not run.checks.gates or (is_same and await is_known_green(run, state, now)):
         return NodeResult({"settled": now})
     checked = await check_tree(run, now=now, runs=MAX_RUNS)
     if checked.moved:
         raise Suspend(moving(checked.moved, "while the checks ran"), status=RunStatus.BLOCKED, code="moving_tree")
-    if ctx.attempt == 1 and (gone := await deleted_by_checks(run, work_of(run))):  # after a resume the user knows
+    if ctx.attempt == 1 and (gone := await deleted_by_checks(run)):  # after a resume the user knows
         raise Suspend(deleting(gone), status=RunStatus.BLOCKED, code="moving_tree")
     if red := checked.missing(run):
         await _add_tasks(ctx, run, [repair_task(run, red)])

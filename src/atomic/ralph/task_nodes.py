@@ -234,7 +234,9 @@ async def _examine(
         red = checked.missing(run) if is_check_repair(task) else checked.red
         reason = said_of(red)
         failed = Try("gate", check_output(red), reason) if red else None
-        if failed is None and (gone := await deleted_by_checks(run, own)):
+        # Files that were deleted before this turn are not blamed on it; the end of the run is.
+        gone = [path for path in await deleted_by_checks(run) if path in {*own, *checked.deleted}]
+        if failed is None and gone:
             reason = f"the checks deleted {', '.join(gone[:5])}"
             advice = "Restore the files of the work, and change what deletes them."
             failed = Try("gate", f"When your turn had ended, {reason}. {advice}", reason)

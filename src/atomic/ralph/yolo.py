@@ -117,7 +117,7 @@ async def _denied(ctx: Ralph, run: RunFolder) -> list[CheckResult]:
     checked = await check_tree(run, runs=MAX_RUNS, work=own)
     if checked.moved:
         raise Suspend(moving(checked.moved, "while the checks ran"), status=RunStatus.BLOCKED, code="moving_tree")
-    if ctx.attempt == 1 and (gone := await deleted_by_checks(run, own)):  # after a resume the user knows
+    if ctx.attempt == 1 and (gone := await deleted_by_checks(run)):  # after a resume the user knows
         raise Suspend(deleting(gone), status=RunStatus.BLOCKED, code="moving_tree")
     red = checked.missing(run)
     reason = f"the promise does not hold: {said_of(red)}" if red else ""
