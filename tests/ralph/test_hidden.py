@@ -173,10 +173,25 @@ async def test_a_tool_that_a_reviewer_changes_leads_to_another_check(tmp_path: P
     outcome = await sandbox.ralph("--verify", "sh .venv/bin/check", GOAL)
     assert outcome.status == ("completed", "done", 0)
     assert sandbox.callers[-3:] == ["reviewer 1", "fixer check-1 1", "reviewer 1"]
-    assert (
-        "the reviewer changed files that git ignores and that decide about checks: .venv/bin/check" in outcome.warnings
-    )
+    assert "the reviewer changed files that decide about checks: .venv/bin/check" in outcome.warnings
     assert "> - `.venv/bin/check` (by a reviewer)" in sandbox.report
+
+
+@pytest.mark.parametrize("name", ["ignored/check.sh", pytest.param("check.sh", marks=pytest.mark.ci), "Makefile"])
+async def test_a_script_of_a_check_that_a_reviewer_replaces_is_in_the_report(tmp_path: Path, name: str) -> None:
+    sandbox = Sandbox(tmp_path)
+    (sandbox.project / ".gitignore").write_text("ignored/\n")
+    (sandbox.project / "ignored").mkdir()
+    (sandbox.project / name).write_text("test:\n\ttrue\n" if name == "Makefile" else "exit 0\n")
+    sandbox.commit_all("Add a check")
+    command = "make test" if name == "Makefile" else f"sh {name}"
+    replaced = {"sh": f"echo '# replaced' >> {name}"}
+    sandbox.play(PLAN, writing("1"), writing("2"), {**APPROVE, "do": [replaced, *APPROVE["do"]], "times": 1}, APPROVE)
+    outcome = await sandbox.ralph("--verify", command, GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert sandbox.callers[-2:] == ["reviewer 1", "reviewer 1"]  # checked and reviewed again
+    assert f"the reviewer changed files that decide about checks: {name}" in outcome.warnings
+    assert f"> - `{name}` (by a reviewer)" in sandbox.report
 
 
 @pytest.mark.ci

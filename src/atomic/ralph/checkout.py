@@ -12,7 +12,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from shlex import quote
@@ -145,7 +145,8 @@ class Checkout:
         self._refs = UsersRefs(run.facts)
         repository = find_repository(run.cwd)
         root = run.cwd if repository is None else repository.root
-        self._hidden = HiddenFiles(run.facts, run.session, root, [check.command for check in run.checks.gates])
+        commands = [check.command for check in run.checks.gates]
+        self._hidden = HiddenFiles(run.facts, run.session, root, run.cwd.resolve(), commands)
 
     @property
     def files(self) -> UsersFiles:
@@ -318,6 +319,12 @@ class Checkout:
         changed.
         """
         return self._hidden.changed_by(task)
+
+    def note_hidden_changes(self, task: str, paths: Collection[str]) -> None:
+        """Record other files that decide about checks and that turns of a task have
+        changed.
+        """
+        self._hidden.note(task, paths)
 
     def _others(self, task: str) -> bool:
         """Return whether another turn is running: then changes cannot be attributed."""

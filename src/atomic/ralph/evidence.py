@@ -128,7 +128,7 @@ def protected(changes: Iterable[FileChange], commands: Iterable[str]) -> list[st
     These are tests that existed before, and files that configure checks or CI, also new
     ones.
     """
-    named = {word for command in commands for word in _named_files(command)}
+    named = {word for command in commands for word in named_files(command)}
     return [change.path for change in changes if _is_protected(change, named)]
 
 
@@ -159,7 +159,7 @@ def _is_named(path: str, word: str) -> bool:
     return path == word or path.endswith(f"/{word}") or (word.startswith(("/", "~", "$")) and word.endswith(f"/{path}"))
 
 
-def _named_files(command: str) -> Iterator[str]:
+def named_files(command: str) -> Iterator[str]:
     """Yield the words of a command that could be files, also in quotes, after a sign,
     or run as modules.
     """

@@ -1,7 +1,7 @@
 """Files that git ignores and that can still decide whether a check passes.
 
 A worker could write a `conftest.py` into an ignored folder, or replace
-`.venv/bin/pytest`. These files are listed before and after each turn; the evidence
+`.venv/bin/pytest` or a script that a check names. These files are listed before and after each turn; the evidence
 names those that a turn has changed. Compiled Python that a turn leaves in a
 `__pycache__` is removed, because Python would run it instead of the source.
 """
@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from atomic.git import find_repository
+from atomic.ralph.evidence import named_files
 from atomic.ralph.users_files import content_of, shown
 from atomic.sessions.facts import Facts
 
@@ -80,12 +81,16 @@ def hidden_changes_of(facts: Mapping[str, Any], prefix: str) -> list[str]:
 
 
 class HiddenFiles:
-    """The files of a checkout that git does not show; `commands` are the checks."""
+    """The files of a checkout that git does not show.
 
-    def __init__(self, facts: Facts, session: Path, root: Path, commands: Sequence[str]) -> None:
+    `commands` are the checks, which run in `cwd`.
+    """
+
+    def __init__(self, facts: Facts, session: Path, root: Path, cwd: Path, commands: Sequence[str]) -> None:
         self._facts = facts
         self._session = session
         self._root = root
+        self._cwd = cwd
         self._commands = commands
 
     @property
@@ -104,7 +109,7 @@ class HiddenFiles:
         cut = ""
         if not self._known.since:
             since = time.time()
-            found = await asyncio.to_thread(list_files, self._root, self._commands)
+            found = await asyncio.to_thread(list_files, self._root, self._cwd, self._commands)
             known = self._known
             if not known.since:  # no other turn has begun during the listing
                 cut = "" if known.listing.cut else found.cut
@@ -119,15 +124,21 @@ class HiddenFiles:
         try:
             if since := self._known.since:
                 await self._remove_caches(since - SLACK)
-            found = await asyncio.to_thread(list_files, self._root, self._commands)
+            found = await asyncio.to_thread(list_files, self._root, self._cwd, self._commands)
         finally:
             _open_turns[self._session] -= 1
         known = self._known  # another turn may have ended during the listing
-        new = sorted({*known.changed.get(task, ()), *known.listing.differing(found)})
-        changed = {**known.changed, task: new} if new else known.changed
         since = known.since if _open_turns[self._session] else 0.0
-        if (now := Hidden(found, changed, since)) != known:
+        if (now := Hidden(found, known.changed, since)) != known:
             self._facts.set(FACT, now)
+        self.note(task, known.listing.differing(found))
+
+    def note(self, task: str, paths: Collection[str]) -> None:
+        """Record files that a turn has changed."""
+        known = self._known
+        if new := {*paths}.difference(known.changed.get(task, ())):
+            changed = {**known.changed, task: sorted({*known.changed.get(task, ()), *new})}
+            self._facts.set(FACT, msgspec.structs.replace(known, changed=changed))
 
     async def _remove_caches(self, since: float) -> None:
         """Remove compiled Python that was written since then; Python compiles it again.
@@ -144,10 +155,11 @@ class HiddenFiles:
                 os.unlink(path)
 
 
-def list_files(root: Path, commands: Sequence[str]) -> Listing:
+def list_files(root: Path, cwd: Path, commands: Sequence[str]) -> Listing:
     """Return the files that count, each with a digest of path and content."""
     paths, cut = _paths(root, commands)
-    places = {**{path: root / path for path in paths}, **_files_of_git(root)}
+    named = _named_by(commands, root, cwd)
+    places = {**{path: root / path for path in (*paths, *named)}, **_files_of_git(root)}
     contents = {path: content_of(places[path]) for path in sorted(places)}
     digests = [(shown(path), sha256(os.fsencode(f"{path}\0{text}")).hexdigest()) for path, text in contents.items()]
     return Listing(digests, cut)
@@ -170,6 +182,15 @@ def _paths(root: Path, commands: Sequence[str]) -> tuple[list[str], str]:
             return found, shown(os.path.relpath(folder, root))
         found += (os.path.relpath(os.path.join(folder, name), root) for name in chosen)
     return found, ""
+
+
+def _named_by(commands: Sequence[str], root: Path, cwd: Path) -> list[str]:
+    """Return the files of the project that checks name by their path."""
+    words = {word for command in commands for word in named_files(command)}
+    places = (os.path.normpath(cwd / os.path.expanduser(word)) for word in words)
+    return [
+        os.path.relpath(place, root) for place in places if Path(place).is_relative_to(root) and os.path.isfile(place)
+    ]
 
 
 def _is_steering(folder: str, name: str) -> bool:

@@ -22,6 +22,7 @@ from atomic.ralph.check_runs import (
     repair_task,
 )
 from atomic.ralph.checkout import Checkout
+from atomic.ralph.evidence import protected
 from atomic.ralph.hidden_files import REVIEW
 from atomic.ralph.options import rounds_of
 from atomic.ralph.prompts import MAX_PATCH, Change, reviewer_prompt
@@ -133,8 +134,11 @@ async def _ask_reviewer(ctx: Ralph, run: RunFolder, problem: str) -> Review:
         )
     if checkout.failed is not None:
         run.say(f"the reviewer changed the checkout: {checkout.failed.reason}")
+    assert state.settled is not None  # `settle` has set it
+    changes = await run.snapshots.changes(state.settled, await run.snapshots.take())
+    checkout.note_hidden_changes(round_name, protected(changes, [check.command for check in run.checks.gates]))
     if paths := checkout.hidden_changes(round_name):
-        run.say(f"the reviewer changed files that git ignores and that decide about checks: {', '.join(paths[:5])}")
+        run.say(f"the reviewer changed files that decide about checks: {', '.join(paths[:5])}")
     if not submitted:
         return review_in(answer)
     with suppress(ReviewError):  # a stricter review in the answer counts too
@@ -155,7 +159,7 @@ def _round_name(reviews_before: int) -> str:
 
 
 def _changed_by_reviewers(run: RunFolder, state: RalphState) -> list[str]:
-    """Return ignored configuration files and tools that the last reviewers changed."""
+    """Return tests, configuration files and tools that the last reviewers changed."""
     return Checkout(run).hidden_changes(_round_name(len(state.reviews) - run.options.reviewers))
 
 
