@@ -696,11 +696,19 @@ async def test_promises_that_the_same_error_denies_are_stuck(tmp_path: Path) -> 
 
 
 @pytest.mark.ci
-async def test_promises_that_a_silent_check_denies_continue(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lines", [4, 9])
+async def test_promises_that_a_silent_check_denies_are_stuck_later(tmp_path: Path, lines: int) -> None:
     sandbox = Sandbox(tmp_path, {"role": "worker", "do": [BUSY, {"say": PROMISE}]})
-    gate = 'test ! -e work.txt || test "$(wc -l < work.txt)" -ge 4'
-    assert (await sandbox.ralph("--yolo", "--verify", gate, GOAL)).status == DONE
-    assert len(sandbox.prompts) == 4
+    check = f'test ! -e work.txt || test "$(wc -l < work.txt)" -ge {lines}'
+    outcome = await sandbox.ralph("--yolo", "--verify", check, GOAL)
+    if lines == 4:
+        assert outcome.status == DONE
+        assert len(sandbox.prompts) == 4
+    else:
+        assert outcome.status == ("blocked", "stuck", 5)
+        assert "6 promises were denied by the same error" in outcome.end["message"]
+        assert (await sandbox.resume()).status == DONE
+        assert len(sandbox.prompts) == 9
 
 
 @pytest.mark.ci

@@ -30,6 +30,7 @@ from atomic.workflows.task_loop import ends_with_signal
 
 TASK = "yolo"  # the name of its evidence
 STUCK = 3  # turns without a changed file, or with the same error
+STUCK_IN_SILENCE = 6  # promises that are denied by checks that print nothing, so that progress cannot be seen
 
 
 async def turn(ctx: Ralph) -> NodeResult:
@@ -97,7 +98,7 @@ async def look(ctx: Ralph) -> NodeResult:
         return NodeResult({**facts, "over": True})
     else:
         denial = _denial(red)
-        denials = state.denials_in_row + 1 if denial and denial == state.denial else 1
+        denials = state.denials_in_row + 1 if denial == state.denial else 1
         facts |= {"denial": denial, "denials_in_row": denials}
         trouble = f"You promised that all is done, but checks fail.\n\n{check_output(red)}"
     if reason:  # the run may pause before the next turn, and its report needs this evidence
@@ -129,22 +130,17 @@ async def _denied(ctx: Ralph, run: RunFolder) -> list[CheckResult]:
 def _denial(red: Sequence[CheckResult]) -> str:
     """Return the output of the checks for comparison, without durations, which differ
     each time.
-
-    Return nothing if a check printed nothing: then progress cannot be seen.
     """
-    if not all(check.output_tail.strip() for check in red):
-        return ""
     outputs = [f"{check.command} {check.exit_code} {check.output_tail}" for check in red]
     return re.sub(r"\d+\.\d+", "#", "\n".join(outputs))
 
 
 def _denied_again(denials: int, red: Sequence[CheckResult]) -> Halt | None:
-    if denials < STUCK:
+    is_silent = not all(check.output_tail.strip() for check in red)
+    if denials < (STUCK_IN_SILENCE if is_silent else STUCK):
         return None
-    return Halt(
-        "stuck",
-        f"{denials} promises were denied by the same error: {said_of(red)}. The report has the end of the output",
-    )
+    hint = "Let the check print what is wrong" if is_silent else "The report has the end of the output"
+    return Halt("stuck", f"{denials} promises were denied by the same error: {said_of(red)}. {hint}")
 
 
 def _stuck(state: RalphState) -> Halt | None:
