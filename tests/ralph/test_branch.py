@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,27 @@ async def test_a_run_whose_repository_was_deleted_is_not_completed(tmp_path: Pat
     outcome = await sandbox.ralph("--verify", "true", GOAL)
     assert outcome.status == ("paused", "branch_changed", 5)
     assert ".git does not exist" in outcome.end["message"]
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        pytest.param("mv .git ../moved", ".git does not exist", id="moved"),
+        pytest.param("mv .git ../moved; git init -q", "is not in it", id="replaced", marks=pytest.mark.ci),
+    ],
+)
+async def test_a_run_whose_repository_was_moved_away_pauses_and_continues_with_it(
+    tmp_path: Path, step: str, said: str
+) -> None:
+    # Without uncommitted files the snapshots need objects of the repository.
+    moving = worker("1", {"write": {"part1.txt": "part 1\n"}}, {"sh": step}, attempt=1)
+    sandbox = Sandbox(tmp_path, PLAN, moving, writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.ralph("--verify", "true", GOAL)
+    assert outcome.status == ("paused", "branch_changed", 5)
+    assert said in outcome.end["message"]
+    shutil.rmtree(sandbox.project / ".git", ignore_errors=True)
+    (tmp_path / "moved").rename(sandbox.project / ".git")
+    assert (await sandbox.resume()).status == ("completed", "done", 0)
 
 
 class Refs(Sandbox):

@@ -214,6 +214,14 @@ class Repository:
         except GitError:
             return False
 
+    async def has_commit(self, commit: str) -> bool:
+        """Return whether the repository has a commit."""
+        try:
+            await self.git("cat-file", "-e", f"{commit}^{{commit}}")
+        except GitError:
+            return False
+        return True
+
     async def commits(self, old: str, new: str) -> list[str]:
         """Return the commits that `new` reaches and `old` does not, newest first."""
         return (await self.git("rev-list", "--end-of-options", new, f"^{old}")).split()

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -330,6 +330,15 @@ class Checkout:
         """Return whether another turn is running: then changes cannot be attributed."""
         return bool(read_turns(self._facts).open - {task, ""})
 
+    async def require_repository(self) -> None:
+        """Raise Suspend if the repository of the run is gone, or replaced by another."""
+        repository = self._repository()
+        known = self._known()
+        if repository is None or known is None or known.good.head is None:
+            return
+        if not await repository.has_commit(known.good.head):
+            self._suspend_without(f"commit {known.good.head[:12]} is not in it")
+
     async def stay(self) -> None:
         """Raise Suspend if the checkout is not on the branch of the run, or its history
         was rewritten.
@@ -531,13 +540,15 @@ class Checkout:
         """
         found = find_repository(self._run.cwd)
         if found is None and self._known() is not None:
-            id = self._run.session.name
-            raise Suspend(
-                f"The repository of {self._run.cwd} is gone: .git does not exist. Restore it (from a clone or a"
-                f" backup), then atomic resume {id}",
-                code=REASON,
-            )
+            self._suspend_without(".git does not exist")
         return found
+
+    def _suspend_without(self, why: str) -> NoReturn:
+        raise Suspend(
+            f"The repository of {self._run.cwd} is gone: {why}. Restore it (from where it was moved, a clone or a"
+            f" backup), then atomic resume {self._run.session.name}",
+            code=REASON,
+        )
 
     def _known(self) -> Known | None:
         found: Any = self._facts.get(POSITION)

@@ -134,6 +134,7 @@ async def _ask_reviewer(ctx: Ralph, run: RunFolder, problem: str) -> Review:
         )
     if checkout.failed is not None:
         run.say(f"the reviewer changed the checkout: {checkout.failed.reason}")
+    await checkout.require_repository()
     assert state.settled is not None  # `settle` has set it
     changes = await run.snapshots.changes(state.settled, await run.snapshots.take())
     checkout.note_hidden_changes(round_name, protected(changes, [check.command for check in run.checks.gates]))

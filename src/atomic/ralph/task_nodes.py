@@ -180,6 +180,7 @@ async def gate(ctx: Ralph) -> NodeResult:
     task = ctx.item
     run.check_folder()
     tries = ctx.state.tries.get(task.id, [])
+    await Checkout(run).require_repository()
     await look_for_check(ctx, run)
     evidence, failed, green = await _examine(ctx, run, task, attempt=len(tries) + 1)
     run.write_evidence(evidence)

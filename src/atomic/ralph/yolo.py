@@ -80,6 +80,7 @@ async def look(ctx: Ralph) -> NodeResult:
     run = RunFolder(ctx)
     state = ctx.state
     run.check_folder()
+    await Checkout(run).require_repository()
     facts: dict[str, Any] = {"answer": ""}
     red: list[CheckResult] = []
     denials = 0
