@@ -57,6 +57,7 @@ from atomic.ralph.users_refs import way_back as way_back_of_refs
 POSITION = "position"
 CHECKING = "checking"  # the fact that checks run while the user has uncommitted files
 REASON = "branch_changed"
+UNDONE = "undone"  # the fact of finished tasks whose changes the user has taken back
 GONE = "Your turn has deleted the folder .git, and with it the history of the project. Never do that."
 
 
@@ -116,6 +117,11 @@ def index_after_turn(facts: Mapping[str, Any]) -> tuple[str | None, dict[str, En
     found = facts.get(POSITION)
     seen = None if found is None else _read_known(found).seen
     return (None, {}) if seen is None else (seen.position.head, seen.staged)
+
+
+def undone_tasks(facts: Mapping[str, Any]) -> list[str]:
+    """Return the finished tasks whose changes were gone when no turn had run."""
+    return facts.get(UNDONE, [])
 
 
 def is_turn_open(facts: Mapping[str, Any]) -> bool:
@@ -350,6 +356,28 @@ class Checkout:
         moved = await self._moved(known, known.seen.position, await _position(repository), repository)
         self._note(msgspec.structs.replace(moved, told=None))
 
+    async def note_undone(self, now: FolderSnapshot) -> None:
+        """Record finished tasks whose changes are gone since the last turn."""
+        known = self._known()
+        if known is not None and known.seen is not None and not self._others(""):
+            await self._note_undone(known.seen, now)
+
+    async def _note_undone(self, seen: Seen, now: FolderSnapshot) -> None:
+        changed = await self._changed_paths(FolderSnapshot(None, seen.tree), now)
+        undone = undone_tasks(self._facts)
+        for id, proof in self._run.evidence.items():
+            spans = self._run.spans(id)
+            files = {*proof.changed_files}
+            if id in undone or proof.status != "passed" or not spans or files.isdisjoint(changed):
+                continue
+            if files.isdisjoint(await self._changed_paths(spans[0].before, now)):
+                undone = [*undone, id]
+                self._facts.set(UNDONE, undone)
+                self._run.say(f"the changes of task {id} were undone while no agent worked: the task is done again")
+
+    async def _changed_paths(self, before: FolderSnapshot, after: FolderSnapshot) -> set[str]:
+        return {one.path for one in await self._run.snapshots.changes(before, after)}
+
     async def _see(self, task: str, snapshot: FolderSnapshot | None = None) -> None:
         """Record the checkout: changes until the next turn begins belong to the user."""
         known = self._known()
@@ -409,6 +437,7 @@ class Checkout:
             return
         if snapshot is None:
             snapshot = await self._run.snapshots.take()
+        await self._note_undone(seen, snapshot)
         staged = await self._staged(repository, position)
         changed = await self._run.snapshots.changed_names(FolderSnapshot(None, seen.tree), snapshot)
         changed |= {path for path in self.files.files if is_staged_otherwise(path, seen.staged, staged)}

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from atomic.git import FolderSnapshot
-from atomic.ralph.checkout import commit_hooks
+from atomic.ralph.checkout import commit_hooks, undone_tasks
 from atomic.ralph.checks import CheckHistory
 from atomic.ralph.definition import DEFAULTS
 from atomic.ralph.evidence import Evidence, read_evidence
@@ -77,6 +77,7 @@ class ReportData:
     lost_refs: Sequence[LostRef]  # branches, tags and stashes of the user
     hooks: Sequence[str]  # hooks of the repository that may refuse a commit
     loose: Sequence[str]  # all files that were in no commit at the end, where there are such hooks
+    undone: Sequence[str]  # finished tasks whose changes were undone while no agent worked
     changed_copies: Sequence[str]  # files of the session that another program has changed
 
     @property
@@ -216,6 +217,7 @@ def read_report_data(session: Path, state: object, facts: Mapping[str, Any]) -> 
         lost_refs=lost_refs(facts),
         hooks=hooks,
         loose=loose,
+        undone=undone_tasks(facts),
         changed_copies=facts.get(CHANGED_COPIES, ()),
     )
 

@@ -57,7 +57,8 @@ def _proof(data: ReportData, task: Task) -> list[str]:
     if task.status is TaskStatus.SKIPPED:
         return ["Skipped by its list: nothing was done or verified."]
     if evidence is not None and evidence.status == "passed":
-        return _evidence(data, evidence)
+        undone = ["**Its changes were undone while no agent worked.**"] if task.id in data.undone else []
+        return [*_evidence(data, evidence), *undone]
     if evidence is not None:
         return [f"**Its evidence does not show that it is done**: {line(evidence.reason, MAX_REASON)}"]
     if data.worked_on(task):

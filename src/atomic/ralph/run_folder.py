@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from atomic.ralph.checks import CheckHistory
 from atomic.ralph.evidence import Evidence, read_evidence, write_evidence
 from atomic.ralph.options import most_iterations
 from atomic.ralph.prompts import PromptContext
-from atomic.ralph.state import RalphState
+from atomic.ralph.state import RalphState, Span
 from atomic.ralph.users_files import read_users_files
 from atomic.runs.agent_calls import CutOff
 from atomic.runs.spending import CallRecord, read_calls
@@ -101,6 +101,10 @@ class RunFolder:
 
     def write_evidence(self, evidence: Evidence) -> None:
         write_evidence(self.facts, evidence)
+
+    def spans(self, task: str) -> Sequence[Span]:
+        """Return the turns of a task."""
+        return self._ctx.state.spans.get(task, ())
 
     def prompt_context(self) -> PromptContext:
         """Return the facts about the project that prompts have."""

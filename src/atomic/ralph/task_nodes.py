@@ -21,15 +21,16 @@ from atomic.ralph.check_runs import (
     repair_task,
     said_of,
 )
-from atomic.ralph.checkout import Checkout
+from atomic.ralph.checkout import Checkout, undone_tasks
 from atomic.ralph.evidence import CheckResult, Evidence, diffstat, protected
 from atomic.ralph.prompts import aim_of, check_output, is_check_repair, role_of, worker_prompt
 from atomic.ralph.run_folder import Ralph, RunFolder, ask_once
 from atomic.ralph.state import MAX_ATTEMPTS, Span, Try
 from atomic.ralph.turn_changes import changes_of, has_committed, has_moved, joined, watch_turn
-from atomic.tasks import Task
+from atomic.tasks import Task, TaskStatus
 from atomic.workflows import END, NodeResult
 from atomic.workflows.errors import TurnCutError, TurnFailedError
+from atomic.workflows.task_loop import COMES_FIRST
 
 UNCHANGED = (
     "no file has changed, so nothing counts as done. Do the work. If it cannot be done, or is done already, change no"
@@ -60,7 +61,7 @@ async def begin(ctx: Ralph) -> NodeResult:
     """Run the checks before a worker begins: this task did not cause a failure then.
 
     Raises Postpone if they are red: a repair comes first. A repair ends here if they
-    are green.
+    are green. Finished tasks whose changes the user has undone come first, too.
     """
     run = RunFolder(ctx)
     task = ctx.item
@@ -69,17 +70,42 @@ async def begin(ctx: Ralph) -> NodeResult:
     if is_check_repair(task):
         return await _begin_repair(ctx, run, task)
     tried = bool(state.tries.get(task.id))  # then the task may have made the checks red
-    has_blocking = any(run.checks.is_blocking(check.command) for check in run.checks.gates)
-    if tried or not has_blocking or run.others_work(task.id):
+    if tried or run.others_work(task.id):
         return NodeResult()
     now = await run.snapshots.take()
-    if await is_known_green(run, state, now):
+    await Checkout(run).note_undone(now)
+    if again := tasks_again(run):
+        raise Postpone(again)
+    has_blocking = any(run.checks.is_blocking(check.command) for check in run.checks.gates)
+    if not has_blocking or await is_known_green(run, state, now):
         return NodeResult()
     checked = await check_tree(run, now=now)
     if checked.red:
         run.say(f"{said_of(checked.red)} before task {task.id} begins: it is repaired first")
         raise Postpone([repair_task(run, checked.red)])
     return NodeResult({"checked": {task.id: checked.after}} if checked.is_green(run) else {})
+
+
+def tasks_again(run: RunFolder) -> list[Task]:
+    """Return new tasks for work that the user has undone, unless there are such tasks."""
+    tasks = run.tasks.tasks
+    undone = [task for task in tasks if task.id in undone_tasks(run.facts)]
+    repeated = {task.metadata.get("again") for task in tasks}
+    found: list[Task] = []
+    for task in undone:
+        if task.id in repeated:
+            continue
+        description = f"{task.description}\n\nThis was done as task {task.id}. Its changes were undone: do it again."
+        again = msgspec.structs.replace(
+            task,
+            id=f"{task.id}-again",
+            description=description.strip(),
+            status=TaskStatus.PENDING,
+            blocked_by=[],
+            metadata={**task.metadata, "again": task.id, COMES_FIRST: True},
+        )
+        found.append(again)
+    return found
 
 
 async def _begin_repair(ctx: Ralph, run: RunFolder, task: Task) -> NodeResult:
