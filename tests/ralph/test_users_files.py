@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -523,6 +524,63 @@ async def test_uncommitted_work_in_submodules_is_put_back_by_the_worker(tmp_path
     assert "3 files are not committed and yours: `lib/deep/new.txt`, `lib/lib.py`, `lib/notes.txt`" in outcome.warnings
     assert sandbox.callers == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
     assert sandbox.texts == sandbox.before
+
+
+INNER_NAME = "-c user.name=A -c user.email=a@example.invalid"
+COMMIT_INSIDE = {"sh": f"cd lib && git add -- lib.py notes.txt && git {INNER_NAME} commit -q -m 'Take it along'"}
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("obeys", [True, False])
+async def test_uncommitted_work_that_a_worker_commits_inside_a_submodule_is_seen(tmp_path: Path, obeys: bool) -> None:
+    first = taking("1", COMMIT_INSIDE, attempt=1)
+    again = worker("1", {"obey": True} if obeys else {"say": "no"}, attempt=2)
+    sandbox = Submodules(tmp_path, PLAN, first, again, taking("2"), APPROVE)
+    subprocess.run(["git", "config", "user.name", "A User"], cwd=sandbox.project / "lib", check=True)
+    subprocess.run(["git", "config", "user.email", "a@example.invalid"], cwd=sandbox.project / "lib", check=True)
+    outcome = await sandbox.ralph("--verify", "true", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
+    assert sandbox.texts == sandbox.before
+    status = subprocess.run(["git", "status", "--short"], cwd=sandbox.project / "lib", capture_output=True, text=True)
+    title = sandbox.report.partition("\n")[0]
+    if obeys:
+        assert sorted(status.stdout.splitlines()) == [" ? deep", " M lib.py", "?? notes.txt"]
+        assert "lib/lib.py" not in title
+    else:
+        assert "`lib/lib.py` is in commit " in title
+
+
+@pytest.mark.ci
+async def test_what_the_user_commits_inside_a_submodule_between_turns_is_accepted(tmp_path: Path) -> None:
+    sandbox = Submodules(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
+    assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    subprocess.run(["sh", "-c", COMMIT_INSIDE["sh"]], cwd=sandbox.project, check=True)
+    assert (await sandbox.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert "uncommitted work" not in sandbox.report
+
+
+@pytest.mark.parametrize("obeys", [True, pytest.param(False, marks=pytest.mark.ci)])
+async def test_an_unpushed_commit_of_a_submodule_stays_checked_out(tmp_path: Path, obeys: bool) -> None:
+    update = {"sh": "git submodule update --force -q"}
+    again = worker("1", {"obey": True} if obeys else {"say": "no"}, attempt=2)
+    sandbox = Submodules(tmp_path, PLAN, taking("1", update, attempt=1), again, taking("2"), APPROVE)
+    lib = sandbox.project / "lib"
+    for command in ("git checkout -q . && git clean -fdq && rm deep/new.txt && echo mine > mine.py", "git add mine.py"):
+        subprocess.run(["sh", "-c", command], cwd=lib, check=True)
+    subprocess.run(["git", *INNER_NAME.split(), "commit", "-q", "-m", "Mine"], cwd=lib, check=True)
+    outcome = await sandbox.ralph("--verify", "true", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
+    title = sandbox.report.partition("\n")[0]
+    assert (lib / "mine.py").exists() is obeys
+    assert ("the submodule lib was moved off commit " in title) is not obeys
+    if not obeys:
+        way_back = re.search(r"`(git -C lib checkout [^`]*)`", sandbox.report)
+        assert way_back is not None
+        subprocess.run(["sh", "-c", way_back[1]], cwd=sandbox.project, check=True)
+        assert (lib / "mine.py").read_text() == "mine\n"
 
 
 @pytest.mark.ci

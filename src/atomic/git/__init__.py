@@ -16,7 +16,7 @@ from atomic.git.calls import GitError
 from atomic.git.folder_changes import Changes, FileWatch, watch_folder
 from atomic.git.patches import split_mail, split_patch
 from atomic.git.refs import Refs, read_refs
-from atomic.git.repository import Repository, find_repository, uncommitted_in_submodules
+from atomic.git.repository import InnerFiles, Repository, find_repository, uncommitted_in_submodules
 from atomic.git.snapshots import ChangeStatus, FileChange, FolderSnapshot, SnapshotStore, shared_snapshot_store
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "FileWatch",
     "FolderSnapshot",
     "GitError",
+    "InnerFiles",
     "PatchError",
     "Refs",
     "RemoteAddress",

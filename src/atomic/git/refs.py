@@ -1,4 +1,4 @@
-"""Read the user's branches, tags, notes and stashes from git's files."""
+"""Read the user's branches, tags, notes, stashes and submodules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from atomic.git.repository import HASH, Mark, Repository, mark, text_of
+from atomic.git.calls import GitError
+from atomic.git.repository import HASH, Mark, Repository, mark, submodules_of, text_of
 
 # Remote branches are left out: the next fetch restores them.
 WATCHED = ("refs/heads/", "refs/tags/", "refs/notes/")
@@ -17,13 +18,15 @@ _packed_refs: dict[Path, tuple[Mark, dict[str, str]]] = {}
 
 
 class Refs(msgspec.Struct, frozen=True):
-    """Refs (name, object) and stashes (object, message), newest stash first.
+    """Refs (name, object), stashes (object, message), newest first, and submodules:
+    folder, commit, branch (if any) and the commit in the index.
 
     Pairs and not a mapping, because redaction replaces the value of a key like `token`.
     """
 
     refs: list[tuple[str, str]] = []
     stashes: list[tuple[str, str]] = []
+    submodules: list[tuple[str, str, str, str]] = []
 
 
 async def read_refs(repository: Repository) -> Refs:
@@ -39,7 +42,21 @@ async def read_refs(repository: Repository) -> Refs:
     # Loose refs first: `git pack-refs` writes the packed file before it deletes them.
     loose = dict(_loose_refs(folder))
     refs = {**_read_packed_refs(folder), **loose}
-    return Refs(sorted(refs.items()), stashes)
+    return Refs(sorted(refs.items()), stashes, await _read_submodules(repository))
+
+
+async def _read_submodules(repository: Repository, prefix: str = "") -> list[tuple[str, str, str, str]]:
+    found: list[tuple[str, str, str, str]] = []
+    for folder, (indexed, inner) in (await submodules_of(repository)).items():
+        try:
+            head, branch = await inner.head()
+            deeper = await _read_submodules(inner, f"{prefix}{folder}/")
+        except GitError:  # a damaged submodule has nothing to compare
+            continue
+        if head is not None:
+            found.append((f"{prefix}{folder}", head, (branch or "").removeprefix("refs/heads/"), indexed))
+        found += deeper
+    return found
 
 
 async def _read_reftable(repository: Repository) -> Refs:
@@ -51,7 +68,7 @@ async def _read_reftable(repository: Repository) -> Refs:
         for line in log.splitlines():
             name, _, message = line.partition("\t")
             stashes.append((name, message))
-    return Refs(sorted(refs.items()), stashes)
+    return Refs(sorted(refs.items()), stashes, await _read_submodules(repository))
 
 
 def _loose_refs(folder: Path) -> Iterator[tuple[str, str]]:

@@ -357,6 +357,21 @@ class InnerFiles(msgspec.Struct, frozen=True):
     unreadable: list[str]
 
 
+async def submodules_of(repository: Repository) -> dict[str, tuple[str, Repository]]:
+    """Return the submodules that are checked out: by folder, the commit in the index and
+    the repository. Raises GitError.
+    """
+    found: dict[str, tuple[str, Repository]] = {}
+    if not (repository.root / ".gitmodules").is_file():
+        return found
+    for entry in split(await repository.git("ls-files", "--stage", "-z")):
+        facts, _, folder = entry.partition("\t")
+        inner = find_repository(repository.root / folder) if facts.startswith("160000 ") else None
+        if inner is not None and inner.root == (repository.root / folder).resolve():
+            found[folder] = facts.split(" ")[1], inner
+    return found
+
+
 async def uncommitted_in_submodules(repository: Repository, *, depth: int = 0) -> InnerFiles:
     """Find files that differ from the commits of their submodules.
 
@@ -364,13 +379,9 @@ async def uncommitted_in_submodules(repository: Repository, *, depth: int = 0) -
     the repository itself.
     """
     found = InnerFiles({}, [])
-    if depth > _MAX_DEPTH or not (repository.root / ".gitmodules").is_file():
+    if depth > _MAX_DEPTH:
         return found
-    listed = split(await repository.git("ls-files", "--stage", "-z"))
-    for folder in (entry.partition("\t")[2] for entry in listed if entry.startswith("160000 ")):
-        inner = find_repository(repository.root / folder)
-        if inner is None or inner.root != (repository.root / folder).resolve():
-            continue
+    for folder, (_, inner) in (await submodules_of(repository)).items():
         try:
             status = split(await inner.git(*_STATUS))
             deeper = await uncommitted_in_submodules(inner, depth=depth + 1)

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from atomic.git import FolderSnapshot, Repository, find_repository
+from atomic.git import FolderSnapshot, Repository, find_repository, uncommitted_in_submodules
 from atomic.graph import Suspend
 from atomic.ralph.hidden_files import HiddenFiles
 from atomic.ralph.run_folder import RunFolder, read_turns
@@ -442,6 +442,9 @@ class Checkout:
         changed = await self._run.snapshots.changed_names(FolderSnapshot(None, seen.tree), snapshot)
         changed |= {path for path in self.files.files if is_staged_otherwise(path, seen.staged, staged)}
         changed |= {path for path, content in seen.inner if content_of(repository.root / path) != content}
+        if seen.inner:  # the user may have committed them inside
+            uncommitted = (await uncommitted_in_submodules(repository)).files
+            changed |= {path for path, _ in seen.inner if path not in uncommitted}
         if seen.position.head is not None and seen.position.head != position.head:
             changed |= await repository.differing(seen.position.head, position.head)
         if _open_checks[self._run.session]:  # checks of another task may have changed them
@@ -507,7 +510,9 @@ class Checkout:
         await self._adopt_own_commits(known.good.head, str(now.head), repository)
         files = self.files
         troubles = await self._find_troubles(known.good.head, repository, task)
-        if not any(trouble.kind == "committed" for trouble in troubles.values()):
+        inner = {path for path, file in files.files.items() if file.submodule}
+        published = {path for path, trouble in troubles.items() if trouble.kind == "committed"} - inner
+        if not published:
             self._note(msgspec.structs.replace(known, good=now))
         # A touched file fails only one attempt: the user may have touched it, and the
         # report says so anyway. A file in a commit fails each attempt, because it would
@@ -515,7 +520,7 @@ class Checkout:
         own = {
             path: trouble
             for path, trouble in troubles.items()
-            if trouble.task == task and (trouble.kind == "committed" or path not in files.troubles)
+            if trouble.task == task and (path in published or path not in files.troubles)
         }
         if not own:
             return None

@@ -74,6 +74,7 @@ def _undo(data: ReportData, commits: str) -> str:
     """
     users = data.users
     taken = [path for path, trouble in users.troubles.items() if trouble.kind == "committed"]
+    taken = [path for path in taken if not users.files[path].submodule]
     taken += users.committed
     # A revert deletes a file that a commit has taken along, and refuses to work while
     # something is staged.

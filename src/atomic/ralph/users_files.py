@@ -22,7 +22,7 @@ import msgspec
 
 from atomic.base.files import replace_file
 from atomic.base.redaction import Redactor
-from atomic.git import Repository, uncommitted_in_submodules
+from atomic.git import InnerFiles, Repository, find_repository, uncommitted_in_submodules
 from atomic.sessions.files import make_folder
 
 FACT = "users_files.json"
@@ -52,11 +52,14 @@ class UsersFile(msgspec.Struct, frozen=True, omit_defaults=True):
     is_removed: bool = False  # the index has removed it
     staged_content: str = ""  # the hash of the staged bytes, where they are kept
     not_kept: str = ""  # why there is no copy
-    submodule: str = ""  # its submodule; its index and commits are not compared
+    submodule: str = ""  # its submodule; its index is not compared
 
     @property
     def is_staged(self) -> bool:
         return self.staged is not None or self.is_removed
+
+    def path_in_submodule(self, path: str) -> str:
+        return path.removeprefix(f"{self.submodule}/") if self.submodule else path
 
 
 class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -324,6 +327,8 @@ async def troubles_of(known: UsersFiles, repository: Repository, since: str, tas
     committed = set[str]() if head is None or head == since else await repository.differing(since, head)
     staged = {} if head is None else await repository.staged(head)
     commits = await _commits_of(repository, since, committed & known.files.keys())
+    has_inner = any(file.submodule for file in known.files.values())
+    inner = await uncommitted_in_submodules(repository) if has_inner else InnerFiles({}, [])
     found: dict[str, Trouble] = {}
     for path, file in known.files.items():
         content = content_of(repository.root / path)
@@ -335,7 +340,17 @@ async def troubles_of(known: UsersFiles, repository: Repository, since: str, tas
             found[path] = Trouble("deleted" if content == _GONE else "changed", whose, "", content)
         elif file.is_staged and staged.get(path, ("", "")) != file.staged:
             found[path] = Trouble("unstaged", whose, "", content)
+        elif file.submodule and path not in inner.files and file.submodule not in inner.unreadable:
+            found[path] = Trouble("committed", whose, await _inner_commit(repository, path, file), content)
     return found
+
+
+async def _inner_commit(repository: Repository, path: str, file: UsersFile) -> str:
+    """Return the commit of a submodule that has a file."""
+    inner = find_repository(repository.root / file.submodule)
+    if inner is None:
+        return ""
+    return (await inner.git("log", "-1", "--format=%H", "--", file.path_in_submodule(path))).strip()
 
 
 def changed_late(known: UsersFiles) -> list[str]:
@@ -433,13 +448,15 @@ def take_out(path: str, file: UsersFile, commit: str) -> list[str]:
 
     They are run in the root of the repository.
     """
-    word = shell_word(path)
+    word = shell_word(file.path_in_submodule(path))
     undo = f"git read-tree HEAD && git restore --staged --source={commit[:12]}~1 -- {word}"
     script = f"{undo} && git commit -q -m {quote(f'Leave out {shown(path)}')}"
     # The commit uses a separate index, so that it has nothing else that is staged.
     commands = [f"GIT_INDEX_FILE=$(mktemp -u) sh -c {quote(script)}"]
     if not file.is_staged:
         commands.append(f"git restore --staged -- {word}")
+    if file.submodule:
+        commands = [f"(cd {shell_word(file.submodule)} && {command})" for command in commands]
     return commands
 
 
@@ -449,6 +466,10 @@ def way_back(known: UsersFiles, troubles: Mapping[str, Trouble], since: str, sto
     """
     lines = [f"cd {quote(known.root)}"]
     committed = [path for path, trouble in troubles.items() if trouble.kind == "committed"]
+    for path in committed:
+        if known.files[path].submodule:
+            lines += take_out(path, known.files[path], troubles[path].commit)
+    committed = [path for path in committed if not known.files[path].submodule]
     if committed:
         groups = (" ".join(map(shell_word, committed[at : at + 500])) for at in range(0, len(committed), 500))
         undo = [f"git restore --staged --source={since} -- {words}" for words in groups]
@@ -499,7 +520,7 @@ def _put_back_lines(
         yield f"git update-index --add --cacheinfo {','.join(file.staged)},{word}"
     elif file.is_removed:
         yield f"git rm -q --cached --ignore-unmatch -- {word}"
-    elif trouble.kind == "committed":
+    elif trouble.kind == "committed" and not file.submodule:
         yield f"git restore --staged --source={since} -- {word}"
 
 

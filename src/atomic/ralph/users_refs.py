@@ -1,4 +1,5 @@
-"""The user's other branches, tags and stashes: no turn may delete or rewrite one.
+"""The user's other branches, tags and stashes: no turn may delete or rewrite one, nor
+take a submodule off a commit that only the user's checkout has.
 
 They are recorded when a turn or a check begins and compared after it. A turn may delete
 a ref that a turn made. A branch with new commits has lost nothing: someone may work in
@@ -13,12 +14,13 @@ from typing import Any
 
 import msgspec
 
-from atomic.git import GitError, Refs, Repository, read_refs
+from atomic.git import GitError, Refs, Repository, find_repository, read_refs
 from atomic.ralph.users_files import CHECKS, from_fact, shown, to_fact
 from atomic.sessions.facts import Facts
 
 FACT = "refs"
 _STASH = "stash "  # prefix of a stash's object, in place of the name of a ref
+_SUBMODULE = "submodule "  # prefix of a submodule's folder
 _BRANCH = "refs/heads/"
 _TAG = "refs/tags/"
 
@@ -26,17 +28,19 @@ _TAG = "refs/tags/"
 class LostRef(msgspec.Struct, frozen=True):
     """A ref that is gone or points elsewhere."""
 
-    name: str  # the full name, or `stash` and the object
+    name: str  # the full name, `stash` and the object, or `submodule` and the folder
     object: str  # the object before
     now: str  # the object now; empty if the ref is gone
     task: str  # the task of the turn, or CHECKS
-    message: str = ""  # of a stash
+    message: str = ""  # of a stash; the branch of a submodule
 
     @property
     def title(self) -> str:
         """Return a readable name of the ref."""
         if self.name.startswith(_STASH):
             return f"the stash {shown(self.message) or self.object[:12]}"
+        if self.name.startswith(_SUBMODULE):
+            return f"the {shown(self.name)}"
         kind = {_BRANCH: "branch", _TAG: "tag"}.get("/".join(self.name.split("/")[:2]) + "/", "ref")
         return f"the {kind} {shown(self.name.removeprefix(_BRANCH).removeprefix(_TAG))}"
 
@@ -44,6 +48,8 @@ class LostRef(msgspec.Struct, frozen=True):
     def said(self) -> str:
         """Return a sentence about the loss."""
         when = " while a check ran" if self.task == CHECKS else ""
+        if self.name.startswith(_SUBMODULE):
+            return f"{self.title} was moved off commit {self.object[:12]}{when}"
         return f"{self.title} was {'moved' if self.now else 'deleted'}{when}"
 
     @property
@@ -51,6 +57,9 @@ class LostRef(msgspec.Struct, frozen=True):
         """Return the command that restores it."""
         if self.name.startswith(_STASH):
             return f"git stash store -m {quote(self.message)} {self.object}"
+        if self.name.startswith(_SUBMODULE):
+            branch = f"-B {quote(self.message)} " if self.message else ""
+            return f"git -C {quote(self.name.removeprefix(_SUBMODULE))} checkout {branch}{self.object}"
         force = " -f" if self.now else ""
         if self.name.startswith(_BRANCH):
             return f"git branch{force} {quote(self.name.removeprefix(_BRANCH))} {self.object}"
@@ -96,10 +105,15 @@ class UsersRefs:
         gone = {one.name: one for one in lost}
         made = [name for name in record.made if name in flat]
         refs = {name: object for name, object in now.refs if name not in made and name != branch}
-        refs |= {name: one.object for name, one in gone.items() if not name.startswith(_STASH)}
+        refs |= {name: one.object for name, one in gone.items() if not name.startswith((_STASH, _SUBMODULE))}
         stashes = [(object, text) for object, text in now.stashes if _STASH + object not in made]
         stashes += ((one.object, one.message) for name, one in gone.items() if name.startswith(_STASH))
-        self._note(_Record(Refs(sorted(refs.items()), stashes), made, lost))
+        # The commit of another submodule is in the history of the repository.
+        inner = [one for one in now.submodules if one[1] != one[3] and _SUBMODULE + one[0] not in gone]
+        for name, one in gone.items():
+            if name.startswith(_SUBMODULE):
+                inner.append((name.removeprefix(_SUBMODULE), one.object, one.message, ""))
+        self._note(_Record(Refs(sorted(refs.items()), stashes, inner), made, lost))
 
     async def end(self, repository: Repository, task: str, branch: str | None) -> list[LostRef]:
         """Record the refs that are lost since the beginning, and return the new ones.
@@ -121,7 +135,8 @@ class UsersRefs:
                 return []
             lost = await _lost_since(record, now, repository, task, branch)
         before = _flat(record.refs)
-        made = sorted({*record.made, *(name for name in _flat(now) if name not in before and name != branch)})
+        new = (name for name in _flat(now) if name not in before and not name.startswith(_SUBMODULE))
+        made = sorted({*record.made, *new} - {branch})
         self._note(_Record(record.refs, made, lost))
         return [one for one in lost if one.name not in known]
 
@@ -155,10 +170,13 @@ async def _now(repository: Repository) -> Refs | None:
 
 def _flat(refs: Refs) -> dict[str, tuple[str, str]]:
     stashes = {_STASH + object: (object, message) for object, message in refs.stashes}
-    return {**{name: (object, "") for name, object in refs.refs}, **stashes}
+    inner = {_SUBMODULE + folder: (commit, branch) for folder, commit, branch, _ in refs.submodules}
+    return {**{name: (object, "") for name, object in refs.refs}, **stashes, **inner}
 
 
 async def _has_grown(repository: Repository, name: str, old: str, new: str) -> bool:
+    if name.startswith(_SUBMODULE):
+        repository = find_repository(repository.root / name.removeprefix(_SUBMODULE)) or repository
     return not name.startswith(_TAG) and await repository.is_ancestor(old, new)
 
 
@@ -167,7 +185,7 @@ def way_back(lost: list[LostRef]) -> str:
     changes = "\n".join(f"- {one.said}" for one in lost)
     commands = "\n".join(one.way_back for one in lost)
     return (
-        f"While your turn ran, branches, tags or stashes of the user changed:\n{changes}\n\n"
+        f"While your turn ran, branches, tags, stashes or submodules of the user changed:\n{changes}\n\n"
         "If you did that, bring them back with these commands. If you did not, the user did it: leave them.\n\n"
         f"```sh\n{commands}\n```"
     )
