@@ -5,15 +5,17 @@ connection, terminal or agent. `drawing/` shows a compiled graph as text, SVG or
 Mermaid. Start reading with `engine/builder.py`, `engine/compile.py` and
 `engine/token.py`.
 
-Public modules: `drawing.text`, `engine`, `engine.builder`, `engine.context`,
-`engine.code_changes`, `engine.errors`, `engine.history`, `engine.journal`, `engine.node`,
+Public modules: `drawing.text`, `engine`, `engine.builder`, `engine.code_changes`,
+`engine.context`, `engine.errors`, `engine.history`, `engine.journal`, `engine.node`,
 `engine.nodes`, `engine.state`.
 """
 
 from atomic.graph.engine import reducers
+from atomic.graph.engine.active_run import RunResult, StreamEvent
 from atomic.graph.engine.builder import GraphBuilder, GraphOptions, graph
-from atomic.graph.engine.compile import Edge, GraphConfig, compile_graph, with_options
-from atomic.graph.engine.compiled import CompiledGraph, RunResult, StreamEvent
+from atomic.graph.engine.compile import with_options
+from atomic.graph.engine.compile_edges import Edge, GraphConfig, compile_graph
+from atomic.graph.engine.compiled import CompiledGraph
 from atomic.graph.engine.control import (
     END,
     Abort,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, get_args, get_type_hints
 
 from atomic.graph import CompiledGraph, Node, NodeKind
-from atomic.graph.engine.node import Block, IfBody, LoopBody, MapBody, ParallelBody, SubgraphBody, TasksBody
+from atomic.graph.engine.node import Block, SubgraphBody, blocks_in
 from atomic.tasks import Task
 from atomic.workflows.definition import Capabilities
 
@@ -45,19 +45,10 @@ def all_nodes(graph: CompiledGraph[Any]) -> Iterator[Node[Any, Any]]:
 def _nodes(block: Block) -> Iterator[Node[Any, Any]]:
     for node in (*block.nodes, *((block.catcher,) if block.catcher else ())):
         yield node
-        match node.body:
-            case IfBody(branches):
-                inner = [branch for _, branch in branches]
-            case ParallelBody(branches):
-                inner = [branch for _, branch in branches]
-            case LoopBody(block=body) | MapBody(block=body) | TasksBody(block=body):
-                inner = [body]
-            case SubgraphBody(graph=CompiledGraph() as graph):
-                inner = [graph.block]
-            case _:
-                inner = list[Block]()
-        for branch in inner:
-            yield from _nodes(branch)
+        for inner in blocks_in(node):
+            yield from _nodes(inner)
+        if isinstance(node.body, SubgraphBody) and not isinstance(node.body.graph, str):
+            yield from _nodes(node.body.graph.block)
 
 
 def _has_tasks(state: type[Any]) -> bool:

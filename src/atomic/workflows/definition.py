@@ -10,6 +10,7 @@ import msgspec
 
 from atomic.base.lazy_types import deferred
 from atomic.graph import CompiledGraph, State
+from atomic.graph.engine.builder import MigrateState
 from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ else:
     Path = deferred("pathlib", "Path")
 
 DEFAULT_ITERATIONS = 100
-MigrateState = Callable[[dict[str, Any], int], dict[str, Any]]
 
 
 class WorkflowSource(StrEnum):

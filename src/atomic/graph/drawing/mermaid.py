@@ -108,7 +108,7 @@ class _Writer:
         self._line("end")
 
     def _scope(self, flow: Flow) -> tuple[str, list[_Tail]]:
-        """Write a flow that no jump leaves: jumps to the end lead to its end."""
+        """Write a flow that no jump leaves: its jumps to the end lead out of it."""
         outer, self._ends = self._ends, []
         head, tails = self._web(flow) if isinstance(flow, Web) else self._chain(flow)
         tails, self._ends = tails + self._ends, outer

@@ -99,7 +99,7 @@ class Sketch:
             self.add(x, y, Label(text, marker))
 
     def flat(self) -> Iterator[tuple[int, int, Part]]:
-        """Yield all parts with their positions, including those of inner sketches."""
+        """Yield all parts with their positions, also of inner sketches."""
         stack: list[tuple[int, int, Part | Sketch]] = [(0, 0, self)]
         while stack:
             x, y, part = stack.pop()

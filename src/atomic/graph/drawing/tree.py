@@ -22,10 +22,11 @@ from atomic.graph.engine.node import (
     ParallelBody,
     SubgraphBody,
     TasksBody,
+    blocks_in,
 )
 
 if TYPE_CHECKING:
-    from atomic.graph.engine.compile import Edge
+    from atomic.graph.engine.compile_edges import Edge
     from atomic.graph.engine.compiled import CompiledGraph
     from atomic.graph.engine.control import Retry
 
@@ -133,18 +134,8 @@ def _block_ids(block: Block, prefix: str) -> Iterator[str]:
         yield prefix + node.id
         if isinstance(node.body, SubgraphBody) and not isinstance(node.body.graph, str):
             yield from _block_ids(node.body.graph.block, f"{prefix}{node.id}/")
-        for inner in _blocks_in(node):
+        for inner in blocks_in(node):
             yield from _block_ids(inner, prefix)
-
-
-def _blocks_in(node: Node[Any, Any]) -> Iterable[Block]:
-    match node.body:
-        case IfBody(branches) | ParallelBody(branches):
-            return [block for _, block in branches]
-        case LoopBody(block) | MapBody(_, block) | TasksBody(_, block):
-            return [block]
-        case _:
-            return []
 
 
 def _flow(compiled: CompiledGraph[Any], prefix: str) -> Flow:
@@ -194,7 +185,7 @@ def _in_order(items: Iterable[str], links: Iterable[Link], start: str) -> list[s
     for link in reversed(list(links)):
         if link.to is not None and not link.back:
             following[link.from_].append(link.to)
-    done: dict[str, None] = {}  # in reverse order: each node after those that follow it
+    done: dict[str, None] = {}  # in reverse order: each node after its followers
     entered: set[str] = set()
     stack = [start, *(name for name in following if name != start)]
     while stack:

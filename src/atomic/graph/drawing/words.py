@@ -68,7 +68,7 @@ def condition(function: Any) -> str:
     name: Any = getattr(function, "__name__", None)
     if name == "<lambda>" and isinstance(function, FunctionType):
         return _lambda_text(function.__code__) or UNKNOWN
-    if name in ("until", "condition"):  # a generic name says nothing
+    if name in ("until", "condition"):  # a generic name explains nothing
         return UNKNOWN
     return clean(name if isinstance(name, str) else type(function).__name__)
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from atomic.graph.engine.program import StepOp
     from atomic.graph.engine.state import Values
     from atomic.graph.engine.token import Token
-# What a plain function of the author may raise. Nothing can cancel it while it runs, so
+# The exceptions of a plain function of the author. Nothing can cancel it while it runs, so
 # all of these are failures.
 FAILURES = (Exception, SystemExit, asyncio.CancelledError)
 
 
 def sort_raised(error: BaseException) -> tuple[list[Suspend], BaseException | None]:
-    """Split what a node raised into its pauses and its failure. Groups are taken apart.
+    """Split the exceptions of a node into its pauses and its failure. Groups are taken apart.
 
     A group with one failure becomes that failure; a group with several stays a group. A
     cancellation next to something else is its consequence and is left out. Raises
@@ -79,9 +79,13 @@ def as_node_error(node_id: str, error: BaseException) -> NodeError:
     return result
 
 
+def error_raised_by(function: str, node_id: str, error: BaseException) -> NodeError:
+    """Return the failure of a node for which the author's function raised this."""
+    return NodeError(node_id, f"{function} raised {describe_error(error)}", kind=type(error).__name__)
+
+
 # The result of a step's attempts: a checked update, where to go, the signals, and a
-# failure
-# that was handled. A plain tuple, because every step makes one.
+# failure that was handled. A plain tuple, because every step makes one.
 Outcome = tuple["Values | None", "tuple[str, ...] | None", Sequence[Signal], NodeError | None]
 UNASKED_ATTEMPTS = 3  # attempts of a node without a policy whose on_error returns Retry
 _NOTHING: Outcome = (None, None, (), None)
@@ -205,8 +209,7 @@ async def ask_on_error(on_error: Any, error: Exception, token: Token, ctx: Any) 
         _, failure = token.classify(raised)
         if failure is None:
             raise
-        reason = f"on_error raised {describe_error(failure)}"
-        raise NodeError(node_id, reason, kind=type(failure).__name__) from failure
+        raise error_raised_by("on_error", node_id, failure) from failure
     if not isinstance(answer, (Retry, Skip, Abort, Goto)):
         raise NodeError(node_id, f"on_error returned {answer!r:.60}; return Retry, Skip, Abort or Goto") from error
     return answer

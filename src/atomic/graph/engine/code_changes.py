@@ -1,4 +1,4 @@
-"""Changes of the code since a run was recorded: what is refused, renamed or migrated.
+"""Changes of the code since a run was recorded: refused, renamed or migrated.
 
 * `Edits`: the author declares new names (`renamed`) and gone nodes (`removed`). This is
   checked when the graph is compiled and used when a run resumes.
@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -23,7 +23,7 @@ from atomic.graph.engine.errors import JournalError, StateError
 from atomic.graph.engine.history import RunHistory, SnapshotBody, jumps_of
 from atomic.graph.engine.journal import JoinedBody, MigratedBody, OpenedBody, Row, RowKind, StepBody, encode_row
 from atomic.graph.engine.node import ParallelBody, SubgraphBody
-from atomic.graph.engine.program import ForkOp, Op, Program
+from atomic.graph.engine.program import ForkOp, Op, Program, everything_after
 from atomic.graph.engine.reducers import ReducerFunction, find_reducer, identity_of, is_same
 from atomic.graph.engine.replay import Replay, Tip, first_values, targets_of
 from atomic.graph.engine.run import Entry, Scope, quote
@@ -74,7 +74,7 @@ class Edits(msgspec.Struct, frozen=True):
                 report("", f"'{old}' is in renamed and in removed; give one of them")
 
     def apply(self, program: Program, ids: frozenset[str]) -> None:
-        """Make a graph and its scopes find what is recorded under old names."""
+        """Make a graph and its scopes find records under old names."""
         program.graph_ids = ids
         program.renamed = self.renamed
         program.removed = self.removed
@@ -196,12 +196,18 @@ def check_order(history: RunHistory, scope: Scope, program: Program, replay: Rep
 def _check_tip(history: RunHistory, scope: Scope, program: Program, replay: Replay, tip: Tip, last: Op) -> None:
     """Raise JournalError if a finished node now comes only after the last one."""
     ways = _ways(history, scope, program)
-    before = _reached(last.pc, _turned(ways))
-    after: set[int] = set()
-    for start in _starts(program, tip, last):
-        after |= {start} | _reached(start, ways)
-    alone = len(replay.tips) == 1
-    finished = _finished(history, scope, program) if alone else _on_the_line(program, replay, tip)
+    sources: dict[int, set[int]] = {}
+    for source, targets in ways.items():
+        for target in targets:
+            sources.setdefault(target, set()).add(source)
+    before = everything_after([last.pc], lambda pc: sources.get(pc, ()))
+    starts = _starts(program, tip, last)
+    after = {*starts, *everything_after(starts, lambda pc: ways.get(pc, ()))}
+    if len(replay.tips) == 1:
+        finished = _finished(history, scope, program)
+    else:  # only the nodes before the end of this line
+        entries = [*replay.trunk, *tip.entries]
+        finished = {pc for entry in entries if (pc := program.by_id.get(entry.key)) is not None}
     again = sorted(finished & after - before - {last.pc, program.catcher})
     if again:
         names = ", ".join(f"'{scope.public_id(program.ops[pc].id)}'" for pc in again)
@@ -243,26 +249,6 @@ def _ways(history: RunHistory, scope: Scope, program: Program) -> dict[int, set[
     return ways
 
 
-def _turned(ways: dict[int, set[int]]) -> dict[int, set[int]]:
-    turned: dict[int, set[int]] = {}
-    for source, targets in ways.items():
-        for target in targets:
-            turned.setdefault(target, set()).add(source)
-    return turned
-
-
-def _reached(start: int, ways: Mapping[int, Iterable[int]]) -> set[int]:
-    """Return everything after an operation; itself only if a cycle leads back to it."""
-    found: set[int] = set()
-    open_ends = [start]
-    while open_ends:
-        for pc in ways.get(open_ends.pop(), ()):
-            if pc not in found:
-                found.add(pc)
-                open_ends.append(pc)
-    return found
-
-
 def _finished(history: RunHistory, scope: Scope, program: Program) -> set[int]:
     """Return the finished nodes of a scope."""
     ids: list[str] = []
@@ -274,12 +260,6 @@ def _finished(history: RunHistory, scope: Scope, program: Program) -> set[int]:
         elif isinstance(visit, (OpenedBody, JoinedBody)):
             ids.append(scope.local_id(visit.fork.rpartition("#")[0]))
     return {pc for id in ids if (pc := program.find(id)) is not None}
-
-
-def _on_the_line(program: Program, replay: Replay, tip: Tip) -> set[int]:
-    """Return the nodes before the end of one of several lines."""
-    entries = [*replay.trunk, *tip.entries]
-    return {pc for entry in entries if (pc := program.by_id.get(entry.key)) is not None}
 
 
 def _check_open(history: RunHistory, scope: Scope, program: Program, op: ForkOp, opened: OpenedBody) -> None:

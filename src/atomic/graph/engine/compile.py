@@ -1,6 +1,7 @@
-"""Compile a builder or a `GraphConfig` to a checked program.
+"""Compile a builder's chain of nodes to a checked program.
 
-Report all problems together.
+Report all problems together. `compile_edges` does the same for nodes and edges given
+as data.
 """
 
 from __future__ import annotations
@@ -8,22 +9,21 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import FunctionType
-from typing import Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
 from atomic.base.errors import did_you_mean
-from atomic.graph.engine.builder import GraphOptions, MigrateState
+from atomic.graph.engine.builder import GraphOptions
 from atomic.graph.engine.code_changes import Edits
 from atomic.graph.engine.compiled import CompiledGraph
-from atomic.graph.engine.control import END, Duration, Retry, seconds_of
+from atomic.graph.engine.control import END, Retry, seconds_of
 from atomic.graph.engine.errors import GraphError, Problem, StateError, conflict_text
 from atomic.graph.engine.node import (
     Block,
-    Condition,
     IfBody,
     LoopBody,
     MapBody,
@@ -31,71 +31,21 @@ from atomic.graph.engine.node import (
     NodeKind,
     ParallelBody,
     TasksBody,
+    blocks_in,
 )
-from atomic.graph.engine.nodes import not_plain_functions
-from atomic.graph.engine.program import END_PC, ForkOp, IfOp, LoopOp, Program, RouteOp, StepOp, UntilOp
+from atomic.graph.engine.program import END_PC, ForkOp, IfOp, LoopOp, Program, StepOp, UntilOp, everything_after
 from atomic.graph.engine.state import RESERVED, StateSpec, StateT
+
+if TYPE_CHECKING:
+    from atomic.graph.engine.compile_edges import Edge
 
 STRATEGIES = ("all", "race", "any")
 _RESERVED_IN_IDS = frozenset("/[]#|:")
 
 
-class _EdgeEnds(msgspec.Struct, frozen=True, eq=False):
-    # A separate class, because msgspec makes all fields of a class keyword-only or
-    # none.
-    from_: str
-    to: str
-
-
-class Edge(_EdgeEnds, frozen=True, eq=False, kw_only=True):
-    """An edge from one node to another. Edges with a condition are checked first."""
-
-    condition: Condition[Any] | None = None
-    label: str = ""
-
-
-class GraphConfig(msgspec.Struct, Generic[StateT], frozen=True, eq=False, kw_only=True):
-    """A graph as data.
-
-    `max_iterations` limits how often a cycle of edges is entered again.
-    """
-
-    start_node: str
-    nodes: Sequence[Node[StateT, Any]]
-    edges: Sequence[Edge | tuple[str, str]]
-    state: type[StateT]
-    max_iterations: int | None = None
-    name: str = ""
-    description: str = ""
-    max_steps: int = 1000
-    max_concurrency: int = 4
-    model: str | None = None
-    timeout: Duration | None = None
-    state_version: int = 1
-    migrate_state: MigrateState | None = None
-    renamed: Mapping[str, str] = {}
-    removed: Collection[str] = ()
-
-    @property
-    def options(self) -> GraphOptions:
-        return GraphOptions(**{name: getattr(self, name) for name in GraphOptions.__struct_fields__})
-
-
-def compile_graph(config: GraphConfig[StateT]) -> CompiledGraph[StateT]:
-    """Check a graph given as data and compile it.
-
-    Raise GraphError with all problems.
-    """
-    compiler = _Compiler(config.state, config.options)
-    nodes = compiler.number(Block(tuple(config.nodes))).nodes
-    edges = compiler.edges_of(config.edges)
-    program = compiler.edge_program(nodes, edges, config)
-    return compiler.finish(program, Block(nodes), edges=edges, start=config.start_node)
-
-
 def compile_chain(state: type[StateT], block: Block, options: GraphOptions) -> CompiledGraph[StateT]:
     """Check a builder's chain and compile it. Raise GraphError with all problems."""
-    compiler = _Compiler(state, options)
+    compiler = Compiler(state, options)
     block = compiler.number(block)
     if not block.nodes:
         compiler.report("", "the graph has no nodes; add at least one")
@@ -121,7 +71,7 @@ def with_options(graph: CompiledGraph[StateT], options: GraphOptions) -> Compile
     return CompiledGraph(program, options, graph.block, graph.edges, graph.start)
 
 
-class _Compiler(Generic[StateT]):
+class Compiler(Generic[StateT]):
     """One compilation.
 
     It collects problems and continues, to report all of them at once.
@@ -131,9 +81,9 @@ class _Compiler(Generic[StateT]):
         self.state = state
         self.options = options
         self.problems: list[Problem] = []
-        self._spec = self._read_state(state)
+        self.spec = self._read_state(state)
         self._numbers: dict[str, int] = {}
-        self._seen: set[str] = set()
+        self.seen: set[str] = set()
         self._check_options(options)
 
     def _read_state(self, state: type[StateT]) -> StateSpec[Any]:
@@ -148,14 +98,14 @@ class _Compiler(Generic[StateT]):
             return StateSpec(State)
 
     def _check_options(self, options: GraphOptions) -> None:
-        self._check_count("", "max_steps", options.max_steps)
-        self._check_count("", "max_concurrency", options.max_concurrency)
+        self.check_count("", "max_steps", options.max_steps)
+        self.check_count("", "max_concurrency", options.max_concurrency)
         self._timeout = self._seconds("", options.timeout)
         version = cast("Any", options.state_version)
         if not isinstance(version, int) or version < 1:
             self.report("", f"state_version is {version!r}; give a whole number, versions begin with 1")
 
-    def _check_count(self, node_id: str, what: str, value: Any) -> bool:
+    def check_count(self, node_id: str, what: str, value: Any) -> bool:
         good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
         if not good:
             self.report(node_id, f"{what} is {value!r:.60}; give a whole number, or 0 for no limit")
@@ -184,14 +134,14 @@ class _Compiler(Generic[StateT]):
         self.problems.append(Problem(node_id, message))
 
     def finish(
-        self, program: Program, block: Block, *, edges: tuple[Edge, ...] = (), start: str | None = None
+        self, program: Program, block: Block, *, edges: Sequence[Edge] = (), start: str | None = None
     ) -> CompiledGraph[StateT]:
         edits = Edits.of(self.options, self.report)
-        edits.check(program, self._seen, self.options.name, self.report)
+        edits.check(program, self.seen, self.options.name, self.report)
         if self.problems:
             raise GraphError(self.options.name, self.problems)
-        edits.apply(program, frozenset(self._seen))
-        return CompiledGraph(program, self.options, block, edges, start)
+        edits.apply(program, frozenset(self.seen))
+        return CompiledGraph(program, self.options, block, tuple(edges), start)
 
     def number(self, block: Block) -> Block:
         """Return the block with a checked id on every node, numbered in reading order."""
@@ -201,7 +151,11 @@ class _Compiler(Generic[StateT]):
 
     def _number_node(self, node: Node[Any, Any]) -> Node[Any, Any]:
         node_id = self._take_id(node)
-        self._check_node(node, node_id)
+        for problem in node.problems:
+            self.report(node_id, problem)
+        bad = sorted({char for char in node_id if char in _RESERVED_IN_IDS or not char.isprintable()})
+        if bad or node_id == END:
+            self.report(node_id, f"an id cannot contain {' '.join(map(repr, bad)) or 'END'}")
         body = self._number_body(node, node_id)
         if node.retry is None and node.timeout is None:
             return msgspec.structs.replace(node, id=node_id, body=body)
@@ -218,20 +172,13 @@ class _Compiler(Generic[StateT]):
         else:
             kind = str(node.kind)
             node_id = ""
-            while not node_id or node_id in self._seen:
+            while not node_id or node_id in self.seen:
                 self._numbers[kind] = self._numbers.get(kind, 0) + 1
                 node_id = f"{kind}-{self._numbers[kind]}"
-        if node_id in self._seen:
+        if node_id in self.seen:
             self.report(node_id, "duplicate id: two nodes have this name")
-        self._seen.add(node_id)
+        self.seen.add(node_id)
         return node_id
-
-    def _check_node(self, node: Node[Any, Any], node_id: str) -> None:
-        for problem in node.problems:
-            self.report(node_id, problem)
-        bad = sorted({char for char in node_id if char in _RESERVED_IN_IDS or not char.isprintable()})
-        if bad or node_id == END:
-            self.report(node_id, f"an id cannot contain {' '.join(map(repr, bad)) or 'END'}")
 
     def _number_body(self, node: Node[Any, Any], node_id: str) -> Any:
         match node.body:
@@ -240,7 +187,7 @@ class _Compiler(Generic[StateT]):
             case LoopBody(block, until, bound, enter_at):
                 if not block.nodes:
                     self.report(node_id, "the loop has no nodes")
-                if self._check_count(node_id, "max_iterations", bound) and bound == 0 and until is None:
+                if self.check_count(node_id, "max_iterations", bound) and bound == 0 and until is None:
                     self.report(node_id, "cycle without a bound: give until= or max_iterations=")
                 return LoopBody(self._inline(block, node_id), until, bound, enter_at)
             case ParallelBody(branches, strategy, merge, limit):
@@ -266,7 +213,7 @@ class _Compiler(Generic[StateT]):
         if not block.nodes:
             self.report(node_id, "it has no node to run")
         if limit is not None and not callable(limit):
-            self._check_count(node_id, "max_concurrency", limit)
+            self.check_count(node_id, "max_concurrency", limit)
 
     def _check_parallel(self, node_id: str, body: ParallelBody) -> None:
         if not body.branches:
@@ -283,7 +230,7 @@ class _Compiler(Generic[StateT]):
             if not block.nodes:
                 self.report(node_id, f"branch '{name}' has no way on: it has no nodes")
         if body.max_concurrency is not None:
-            self._check_count(node_id, "max_concurrency", body.max_concurrency)
+            self.check_count(node_id, "max_concurrency", body.max_concurrency)
 
     def _check_writes(self, node: Node[Any, Any], node_id: str, body: ParallelBody) -> None:
         """Report fields that two branches certainly write, so that they cannot join.
@@ -297,7 +244,7 @@ class _Compiler(Generic[StateT]):
         conflicts: dict[str, tuple[str, str]] = {}
         for branch, block in body.branches:
             for writer, fields in _first_writes(block):
-                for field in sorted(fields & self._spec.replaced - RESERVED):
+                for field in sorted(fields & self.spec.replaced - RESERVED):
                     first_branch, first = writers.setdefault(field, (branch, writer))
                     if first_branch != branch:
                         conflicts.setdefault(field, (first, writer))
@@ -305,26 +252,26 @@ class _Compiler(Generic[StateT]):
             self.report(node_id, conflict_text(field, first, second))
 
     def chain_program(self, block: Block) -> Program:
-        program = Program(self._spec, self.options.max_concurrency)
+        program = Program(self.spec, self.options.max_concurrency)
         program.entry = self._lower_block(program, block.nodes, END_PC, ())
         if block.nodes and program.entry == END_PC:
             self.report(block.nodes[0].id, "cannot be reached: only a Goto leads to a node with recovery=True")
         if block.catcher:
-            program.catcher = self._lower(program, block.catcher, END_PC, ())
-        self._check_targets(program)
-        self._check_reached(program, {node.id for node in _inside(block.nodes) if node.recovery})
+            program.catcher = self.lower(program, block.catcher, END_PC, ())
+        self.check_targets(program)
+        self.check_reached(program, {node.id for node in _inside(block.nodes) if node.recovery})
         return program
 
     def _lower_block(
         self, program: Program, nodes: Sequence[Node[Any, Any]], following: int, loops: tuple[int, ...]
     ) -> int:
         for node in reversed(nodes):  # backwards, because each node needs the number of the next one
-            pc = self._lower(program, node, following, loops)
+            pc = self.lower(program, node, following, loops)
             if not node.recovery:  # only a Goto leads to a recovery node
                 following = pc
         return following
 
-    def _lower(self, program: Program, node: Node[Any, Any], following: int, loops: tuple[int, ...]) -> int:
+    def lower(self, program: Program, node: Node[Any, Any], following: int, loops: tuple[int, ...]) -> int:
         match node.body:
             case IfBody(branches):
                 ways = [(condition, self._lower_block(program, b.nodes, following, loops)) for condition, b in branches]
@@ -377,108 +324,32 @@ class _Compiler(Generic[StateT]):
             timeout=cast("float | None", node.timeout), model=_own_model(node), branches=branches,
         )  # fmt: skip
 
-    def edges_of(self, given: Iterable[Any]) -> tuple[Edge, ...]:
-        """Return the edges of a config, in which a pair of ids is also an edge."""
-        edges: list[Edge] = []
-        for edge in given:
-            ends = cast("tuple[Any, ...]", edge) if isinstance(edge, tuple) else (getattr(edge, "from_", edge), "")
-            if isinstance(edge, Edge) and isinstance(edge.from_, str) and isinstance(edge.to, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-                edges.append(edge)
-            elif isinstance(edge, tuple) and len(ends) == 2 and all(isinstance(end, str) for end in ends):
-                edges.append(Edge(*ends))
-            else:
-                self.report(
-                    str(ends[0] if ends else ""), f"{edge!r:.60} is not an edge; give Edge('a', 'b') or ('a', 'b')"
-                )
-        return tuple(edges)
-
-    def edge_program(
-        self, nodes: tuple[Node[Any, Any], ...], given: Sequence[Edge], config: GraphConfig[Any]
-    ) -> Program:
-        ids = {node.id for node in nodes}
-        edges = [edge for edge in given if self._edge_is_known(edge, ids)]
-        if config.start_node not in ids:
-            self._unknown("", "start_node:", config.start_node, ids)
-        if config.max_iterations is not None:
-            self._check_count("", "max_iterations", config.max_iterations)
-        program = Program(self._spec, self.options.max_concurrency)
-        ways = {node.id: _targets_of(node, edges) for node in nodes}
-        program.back_edges, program.slots = _back_edges(config.start_node, ways)
-        program.max_iterations = config.max_iterations if isinstance(config.max_iterations, int) else None
-        self._lower_edges(program, nodes, edges)
-        program.entry = program.by_id.get(config.start_node, END_PC)
-        self._check_cycles(program, ways, config)
-        self._check_targets(program)
-        self._check_reached(program, {node.id for node in nodes if node.recovery})
-        return program
-
-    def _edge_is_known(self, edge: Edge, ids: set[str]) -> bool:
-        known = edge.from_ in ids and (edge.to in ids or edge.to == END)
-        if edge.condition is not None:
-            for problem in not_plain_functions(condition=edge.condition):
-                self.report(edge.from_, f"edge to '{edge.to}': {problem}")
-        if edge.from_ not in ids:
-            self._unknown(edge.from_, "edge from", edge.from_, ids)
-        if edge.to not in ids and edge.to != END:
-            self._unknown(edge.from_, "edge to", edge.to, ids)
-        return known
-
-    def _unknown(self, node_id: str, what: str, name: str, known: Iterable[str]) -> None:
+    def unknown(self, node_id: str, what: str, name: str, known: Iterable[str]) -> None:
         self.report(node_id, f"{what} unknown node '{name}'{did_you_mean(str(name), known)}")
 
-    def _lower_edges(self, program: Program, nodes: tuple[Node[Any, Any], ...], edges: list[Edge]) -> None:
-        loops = tuple(range(len(program.slots)))
-        leaving = {node.id: [edge for edge in edges if edge.from_ == node.id] for node in nodes}
-        routes = {node_id: RouteOp(node_id, END_PC, loops) for node_id, out in leaving.items() if out}
-        for route in routes.values():
-            program.add(route)
-        for node in nodes:
-            self._lower(program, node, routes[node.id].pc if node.id in routes else END_PC, loops)
-        for node_id, route in routes.items():
-            for edge in leaving[node_id]:
-                target = END_PC if edge.to == END else program.by_id[edge.to]
-                if edge.condition is None:
-                    route.always.append(target)
-                else:
-                    route.conditions.append((edge.condition, target))
-        program.meets = _meeting_points(program, edges)
-        _shorten(program)
-
-    def _check_cycles(self, program: Program, ways: dict[str, list[str]], config: GraphConfig[Any]) -> None:
-        if config.max_iterations is None:
-            for source, target in program.back_edges:
-                self.report(
-                    target, f"cycle without a bound ('{source}' leads back to '{target}'); give max_iterations="
-                )
-        for node_id in _without_end(ways):
-            self.report(node_id, "branch with no way on: the end cannot be reached from here")
-
-    def _check_targets(self, program: Program) -> None:
+    def check_targets(self, program: Program) -> None:
         for op in program.ops:
             for target in op.node.targets if isinstance(op, StepOp) else ():
                 if target not in program.by_id and target != END:
-                    outside = target in self._seen
-                    if outside:
+                    if target in self.seen:
                         self.report(
                             op.id, f"'{target}' is not in the same branch; a route cannot leave a parallel or map"
                         )
                     else:
-                        self._unknown(op.id, "route to", target, program.by_id)
+                        self.unknown(op.id, "route to", target, program.by_id)
 
-    def _check_reached(self, program: Program, recovery: set[str]) -> None:
+    def check_reached(self, program: Program, recovery: set[str]) -> None:
         """Report the nodes that cannot be reached."""
         entries = [pc for pc in (program.entry, program.catcher) if pc >= 0]
         entries += [program.by_id[node_id] for node_id in recovery if node_id in program.by_id]
-        reached = set(entries)
-        while entries:
-            op = program.ops[entries.pop()]
-            ways = program.ways_from(op)
+
+        def following(pc: int) -> list[int]:
+            op = program.ops[pc]
             if isinstance(op, StepOp) and op.node.kind is NodeKind.DECISION:  # it never falls through to the next node
-                ways = [program.by_id[target] for target in op.node.targets if target in program.by_id]
-            for pc in ways:
-                if pc not in reached:
-                    reached.add(pc)
-                    entries.append(pc)
+                return [program.by_id[target] for target in op.node.targets if target in program.by_id]
+            return program.ways_from(op)
+
+        reached = {*entries, *everything_after(entries, following)}
         for node_id, pc in program.by_id.items():
             if pc not in reached:
                 self.report(node_id, "cannot be reached")
@@ -524,95 +395,9 @@ def _literal_fields(function: FunctionType) -> frozenset[str]:
 
 
 def _inside(nodes: Iterable[Node[Any, Any]]) -> Iterator[Node[Any, Any]]:
-    """Yield the nodes of one scope: also those of ifs and loops, not of branches and
-    maps.
-    """
+    """Yield the nodes of one scope: also in ifs and loops, not in branches and maps."""
     for node in nodes:
         yield node
-        match node.body:
-            case IfBody(branches):
-                for _, block in branches:
-                    yield from _inside(block.nodes)
-            case LoopBody(block):
+        if isinstance(node.body, (IfBody, LoopBody)):
+            for block in blocks_in(node):
                 yield from _inside(block.nodes)
-            case _:
-                pass
-
-
-def _targets_of(node: Node[Any, Any], edges: list[Edge]) -> list[str]:
-    """Return the nodes that may follow a node. One without edges leads to the end."""
-    targets = [edge.to for edge in edges if edge.from_ == node.id]
-    targets += node.targets
-    return targets or [END]
-
-
-def _back_edges(start: str, ways: dict[str, list[str]]) -> tuple[dict[tuple[str, str], int], list[str]]:
-    """Return the edges that close a cycle, each with the counter of its cycle."""
-    found: dict[tuple[str, str], int] = {}
-    slots: list[str] = []
-    on_path: set[str] = set()
-    done: set[str] = set()
-    for first in [start, *ways]:
-        stack: list[tuple[str, Iterator[str]]] = []
-        if first in ways and first not in done:
-            stack.append((first, iter(ways[first])))
-            on_path.add(first)
-        while stack:
-            source, targets = stack[-1]
-            target = next(targets, None)
-            if target is None:
-                stack.pop()
-                on_path.discard(source)
-                done.add(source)
-            elif target in on_path:
-                if target not in slots:
-                    slots.append(target)
-                found[source, target] = slots.index(target)
-            elif target in ways and target not in done:
-                on_path.add(target)
-                stack.append((target, iter(ways[target])))
-    return found, slots
-
-
-def _without_end(ways: dict[str, list[str]]) -> list[str]:
-    """Return the nodes from which the end cannot be reached."""
-    leads: dict[str, list[str]] = {}
-    for source, targets in ways.items():
-        for target in targets:
-            leads.setdefault(target, []).append(source)
-    good = {str(END)}
-    open_ends = [str(END)]
-    while open_ends:
-        for source in leads.get(open_ends.pop(), ()):
-            if source not in good:
-                good.add(source)
-                open_ends.append(source)
-    return [node_id for node_id, targets in ways.items() if node_id not in good and all(t in ways for t in targets)]
-
-
-def _meeting_points(program: Program, edges: list[Edge]) -> frozenset[int]:
-    """Return the nodes where branches may meet.
-
-    These are the nodes with several incoming edges, if any node has several edges that
-    are taken at the same time.
-    """
-    forks = any(isinstance(op, RouteOp) and len(op.always) > 1 for op in program.ops)
-    if not forks:
-        return frozenset()
-    incoming: dict[str, int] = {}
-    for edge in edges:
-        incoming[edge.to] = incoming.get(edge.to, 0) + 1
-    return frozenset(program.by_id[to] for to, count in incoming.items() if count > 1 and to in program.by_id)
-
-
-def _shorten(program: Program) -> None:
-    """Skip the route of a node with one plain edge where no cycle has to be counted."""
-    for op in program.ops:
-        if op.next < 0 or not isinstance(op, (StepOp, ForkOp, UntilOp)):
-            continue
-        route = program.ops[op.next]
-        if isinstance(route, RouteOp) and not route.conditions and len(route.always) == 1:
-            target = route.always[0]
-            counted = {pc for (_, to), _ in program.back_edges.items() if (pc := program.by_id.get(to)) is not None}
-            if target not in counted:
-                op.next = target

@@ -34,7 +34,7 @@ class StepContext:
     _asked = 0
     _taken: frozenset[int] = frozenset()  # indexes of recorded answers that the node has received again
     held: tuple[Suspend, ...] | None = None  # the pauses of this attempt; None: no question and no pause yet
-    _calls: tuple[Coroutine[Any, Any, Answer], ...] = ()  # calls of `ask`, also those that are never awaited
+    _calls: tuple[Coroutine[Any, Any, Answer], ...] = ()  # calls of `ask`, awaited or not
     _unanswered = 0  # questions that a live host is answering now
     _settled: asyncio.Future[None] | None = None  # set while the step waits for them
     refusal: DuplicateQuestionError | None = None
@@ -228,7 +228,7 @@ class StepContext:
         return self._parts
 
     def start_over(self) -> None:
-        """Forget what the failed attempt remembered and asked."""
+        """Forget the parts and questions of the failed attempt."""
         self._parts = {}
         self._asked = 0
         self._taken = frozenset()
@@ -245,7 +245,7 @@ class StepContext:
         self._token.run.close_questions(self.step_id)
 
     def pauses(self, raised: Sequence[Suspend]) -> list[Suspend]:
-        """Return what the step waits for.
+        """Return the pauses of the step.
 
         The order is: its questions in the order of asking, raised pauses, swallowed
         pauses. A limit that several agents of the step reached appears once.
@@ -260,7 +260,7 @@ class StepContext:
 
     @contextmanager
     def resting(self) -> Generator[None]:
-        """Exclude the time inside, spent waiting for a person or a limit, from the
+        """Exclude the time inside, spent waiting for an answer or a limit, from the
         timeout.
         """
         limit = self.limit

@@ -213,10 +213,7 @@ class Postpone(Suspend):
 
 
 def status_of(suspended: Sequence[Suspend]) -> RunStatus:
-    """Return the status of a step or run with these pauses.
-
-    Completed if there are none.
-    """
+    """Return the status of a step or run with these pauses, or completed without any."""
     if not suspended:
         return RunStatus.COMPLETED
     is_paused = any(suspend.status is RunStatus.PAUSED for suspend in suspended)

@@ -9,6 +9,7 @@ from typing import Any
 
 from atomic.graph.engine.attempts import as_node_error
 from atomic.graph.engine.control import Suspend
+from atomic.graph.engine.edges_taken import take_way
 from atomic.graph.engine.errors import NodeError, StateError
 from atomic.graph.engine.forks import OpenBranches, conflict_error
 from atomic.graph.engine.journal import UNSAID
@@ -61,7 +62,7 @@ class Group(OpenBranches):
         """
         branches = [self._branch(parent, order) for order in range(len(targets))]
         for token, pc in zip(branches, targets, strict=True):
-            token.take_way(source, pc)
+            take_way(token, source, pc)
             token.ways = (token.order[-1] + 1,)
             self._enter_region(token)
         return branches
@@ -171,18 +172,15 @@ class Group(OpenBranches):
         their way. A token that came over a back edge waits for all of the previous
         round that may still come, over any edge: they start the next round together.
         """
-        for token in self._one_of_each():
+        # One token for each node and round; first the tokens that came forward.
+        kinds = {(t.came_back >= 0, t.pc, self._round_of(t, t.pc)): t for t in reversed(self.waiting)}
+        for token in (kinds[kind] for kind in sorted(kinds)):
             if not self._may_arrive(token):
                 return [other for other in self.waiting if self._belong_together(token, other)]
         if self.waiting and not self.live and not self.stopped:  # each waits for another: let the first one continue
             first = min(self.waiting, key=lambda token: token.order)
             return [other for other in self.waiting if self._belong_together(first, other)]
         return []
-
-    def _one_of_each(self) -> list[Token]:
-        """Return one token for each node and round; those that came forward first."""
-        kinds = {(t.came_back >= 0, t.pc, self._round_of(t, t.pc)): t for t in reversed(self.waiting)}
-        return [kinds[kind] for kind in sorted(kinds)]
 
     def _belong_together(self, token: Token, other: Token) -> bool:
         return token.pc == other.pc and self._round_of(token, token.pc) == self._round_of(other, token.pc)

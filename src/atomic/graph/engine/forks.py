@@ -1,8 +1,8 @@
-"""Branches that run at the same time: what all kinds of them have in common.
+"""Branches that run at the same time: the parts that all kinds of them share.
 
 `OpenBranches` runs asyncio tasks and ends all of them. `Fork` opens the scopes of one
 composite and joins them; `parallel_forks`, `map_forks`, `task_forks` and
-`subgraph_forks` say what their branches are and how they merge. Branches that edges
+`subgraph_forks` define their branches and how they merge. Branches that edges
 make (`edge_forks`) wait where another branch may still arrive.
 
 Branches work on their own values and are merged in the order of declaration, never of
@@ -15,6 +15,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +25,7 @@ from atomic.base.errors import AtomicError
 from atomic.graph.engine.attempts import UNASKED_ATTEMPTS, as_node_error, ask_on_error, handle_failure
 from atomic.graph.engine.context import StepContext
 from atomic.graph.engine.control import Retry, Suspend
+from atomic.graph.engine.edges_taken import leave
 from atomic.graph.engine.errors import NodeError, StateError, conflict_text
 from atomic.graph.engine.journal import JoinedBody, OpenedBody, RowKind, encode_row
 from atomic.graph.engine.program import ForkOp, Program
@@ -33,6 +35,8 @@ from atomic.graph.engine.token import Resumed, Token
 
 if TYPE_CHECKING:
     from atomic.graph.engine.journal_writer import JournalWriter
+
+_NOTHING = nullcontext()
 
 
 class OpenBranches(ABC):
@@ -156,10 +160,7 @@ class OpenBranches(ABC):
 
     @abstractmethod
     def suspended(self) -> list[Suspend]:
-        """Return what the members wait for.
-
-        Nothing if the result is decided without them.
-        """
+        """Return the pauses of the members, or nothing if the result is decided."""
 
     @abstractmethod
     def close_questions(self) -> None:
@@ -183,7 +184,6 @@ class Fork(OpenBranches):
     Workers take them in order, at most `limit` at once.
     """
 
-    decides_early = True  # whether the success of one branch can end the others
     sign = ":"  # "@" in the paths of items, whose steps are not counted
 
     def __init__(self, token: Token, op: ForkOp, *, limit: int) -> None:
@@ -254,21 +254,23 @@ class Fork(OpenBranches):
     ) -> Token:
         """Return the token of a branch: a new one, or as the journal has it.
 
-        Values that are not given are those around the fork.
+        With a suffix it is one of several items. All other values are those around the
+        fork.
         """
-        if suffix is None and not self._recorded:
-            scope = self._inside  # nothing in it belongs to the branch only
-        else:
-            scope = self._inside.inner(self.child_path(name) if self._recorded else "|")
+        scope = self._inside
+        if self._recorded:
+            scope = scope.inner(self.child_path(name))
+        elif suffix is not None:
+            scope = scope.inner("|")
         if suffix is not None:
             scope.item = item
             scope.index = index
             scope.suffix = suffix
             scope.qualified = True
             scope.counted = False
-        token = self.token_at(scope, program, values)
-        token.updated = token.updated or self.token.updated
-        self.children[name] = token
+        token = self.children[name] = self.token_at(scope, program, values)
+        if not token.updated:
+            token.updated = self.token.updated
         return token
 
     def token_at(self, scope: Scope, program: Program, values: Values) -> Token:
@@ -276,10 +278,13 @@ class Fork(OpenBranches):
         if history is not None and history.knows(scope.path):
             from atomic.graph.engine.restore import restore_token  # only a resumed run needs it
 
-            return restore_token(history, self.run, scope, program, values, trail=[], errors=self.token.errors)
+            return restore_token(history, self.run, scope, program, dict(values), trail=[], errors=self.token.errors)
         token = Token(self.run, scope, program, values, pc=program.entry, trail=[])
-        token.errors = self.token.errors
-        token.resumed = Resumed.WRITTEN if self._recorded else None
+        token.borrowed = True
+        if self.token.errors:
+            token.errors = self.token.errors
+        if self._recorded:
+            token.resumed = Resumed.WRITTEN
         return token
 
     @abstractmethod
@@ -309,7 +314,7 @@ class Fork(OpenBranches):
                 self.spawn(self.work(names), self.node_id)
         else:
             for name in self.names():
-                self.spawn(self.walk_alone(name, self.make(name)), name)
+                self.spawn(self.walk(name, self.make(name), alone=True), name)
 
     async def work(self, names: Iterator[str]) -> None:
         """Take branches until none is left."""
@@ -319,38 +324,24 @@ class Fork(OpenBranches):
                 if self._decided:
                     return
 
-    async def walk_alone(self, name: str, token: Token) -> None:
-        """Run a branch in its own task."""
-        with self:
+    async def walk(self, name: str, token: Token, *, alone: bool = False) -> None:
+        """Run one branch until it ends and let `ended` decide about the others.
+
+        `alone`: in its own task, whose end counts.
+        """
+        with self if alone else _NOTHING:
             try:
                 while (step := await token.advance()) is not None:
                     self.put(step)
-                if self.decides_early and not token.suspended:
-                    self.ended(name)
             except NodeError as error:
                 await self.fail_branch(name, error)
-                self.ended(name)
             except asyncio.CancelledError as error:
                 await token.cancel()
                 if self.ending:
                     raise
                 await self.fail_branch(name, token.cancellation_error(error))
+            if not token.suspended:
                 self.ended(name)
-
-    async def walk(self, name: str, token: Token) -> None:
-        """Run one branch to its end and let `ended` decide about the others."""
-        try:
-            while (step := await token.advance()) is not None:
-                self.put(step)
-        except NodeError as error:
-            await self.fail_branch(name, error)
-        except asyncio.CancelledError as error:
-            await token.cancel()
-            if self.ending:
-                raise
-            await self.fail_branch(name, token.cancellation_error(error))
-        if not token.suspended:
-            self.ended(name)
 
     async def fail_branch(self, name: str, error: NodeError) -> None:
         """Record that a branch has failed."""
@@ -464,7 +455,7 @@ class Fork(OpenBranches):
         token.after = None
         token.ways = None
         token.tries = 0
-        token.leave(self.op, goto)
+        leave(token, self.op, goto)
 
 
 def conflict_in(trails: Iterable[Sequence[Entry]], replaced: frozenset[str]) -> tuple[str, str, str] | None:

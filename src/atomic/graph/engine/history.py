@@ -87,11 +87,6 @@ class RecordedAnswer(NamedTuple):
         return self.text_hash == hash_text(question.text) or self.question.text == question.text
 
 
-def _is_unnamed(asked: AskedBody) -> bool:
-    start, _, number = asked.question.id.rpartition("-")
-    return start == asked.node_id and number.isdigit()
-
-
 class RunHistory:
     """The journal of a run, indexed by scope.
 
@@ -162,7 +157,9 @@ class RunHistory:
                 self._scopes.setdefault(joined.scope, []).append(joined)
                 self._open.pop((joined.scope, joined.fork), None)
                 self._lost.pop((joined.scope, joined.fork), None)
-                self._drop_questions(f"{joined.scope}|{joined.fork}")
+                # Close the questions of branches that lost a race.
+                inside = (f"{joined.scope}|{joined.fork}:", f"{joined.scope}|{joined.fork}@")
+                self.asked = {key: asked for key, asked in self.asked.items() if not asked.scope.startswith(inside)}
             case RowKind.LOST:
                 lost = decode_body(row, LostBody)
                 if lost.is_last:
@@ -194,7 +191,10 @@ class RunHistory:
                     self._failing.clear()  # failed nodes run again
                 self.ended = None
             case RowKind.MIGRATED:
-                self._read_migration(decode_body(row, MigratedBody))
+                self.migrated = decode_body(row, MigratedBody)
+                self.snapshot = _read_snapshot(self.migrated.snapshot)
+                # Continue with the migrated root state. Scopes below it stay open.
+                self._scopes[""] = [opened for (scope, _), opened in self._open.items() if not scope]
             case _:
                 raise JournalError(f"A journal row has the unknown kind {row.kind}; a newer version of Atomic wrote it")
 
@@ -228,17 +228,6 @@ class RunHistory:
             self.asked = {key: asked for key, asked in self.asked.items() if asked.step_id != step_id}
         if body.asks is not None:
             self._asking[step_id_of(self.start.execution_id, node_id, body.n)] = body.scope
-
-    def _drop_questions(self, fork: str) -> None:
-        """Close the questions of branches that lost a race."""
-        inside = (f"{fork}:", f"{fork}@")
-        self.asked = {key: asked for key, asked in self.asked.items() if not asked.scope.startswith(inside)}
-
-    def _read_migration(self, body: MigratedBody) -> None:
-        """Continue with the migrated root state. Scopes below it stay open."""
-        self.migrated = body
-        self.snapshot = _read_snapshot(body.snapshot)
-        self._scopes[""] = [opened for (scope, _), opened in self._open.items() if not scope]
 
     def _count(self, recorded_id: str, n: int) -> None:
         node_id = self.current_id(recorded_id)
@@ -289,7 +278,9 @@ class RunHistory:
         if open_one is asked:
             self.asked.pop(body.question_id, None)
         if asked is not None:
-            given = RecordedAnswer(asked.question, asked.text_hash, body.answer, is_unnamed=_is_unnamed(asked))
+            start, _, number = asked.question.id.rpartition("-")
+            is_unnamed = start == asked.node_id and number.isdigit()
+            given = RecordedAnswer(asked.question, asked.text_hash, body.answer, is_unnamed)
             self.answers[body.question_id] = given
             if asked.by_agent:
                 self._agent_answers.setdefault(body.step_id, {})[asked.question.text] = body.answer

@@ -1,7 +1,7 @@
 """The record of a run: its rows, their order, and who may write them.
 
-A run is a sequence of rows. The rows of finished steps are its history. The others hold
-what a resume needs without calling user code again: the items of a map, the winner of a
+A run is a sequence of rows. The rows of finished steps are its history. The others let
+a resume continue without calling user code again: the items of a map, the winner of a
 race, an answer. State is the fold of the rows. A snapshot is a cache and may be lost
 without harm.
 

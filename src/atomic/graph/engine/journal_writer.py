@@ -14,8 +14,8 @@ class JournalWriter:
     """Writes rows to a run's log.
 
     A single walker writes directly, which is cheaper than any hand-over. When several
-    run at the same time, those that finish in one turn of the event loop share a
-    transaction, and each continues when its row is on disk.
+    run at the same time, the rows of one turn of the event loop share a transaction,
+    and each walker continues when its row is on disk.
     """
 
     def __init__(self, log: RunLog) -> None:

@@ -7,13 +7,12 @@ from typing import Any, cast
 
 import msgspec
 
-from atomic.graph.engine.attempts import FAILURES
+from atomic.graph.engine.attempts import FAILURES, error_raised_by
 from atomic.graph.engine.errors import NodeError
 from atomic.graph.engine.forks import Fork, conflict_error, conflict_in
 from atomic.graph.engine.node import MapBody
 from atomic.graph.engine.program import ForkOp
 from atomic.graph.engine.run import Entry
-from atomic.graph.engine.state import describe_error
 from atomic.graph.engine.token import Token
 
 
@@ -26,8 +25,6 @@ class MapFork(Fork):
         super().__init__(token, op, limit=op.limit)
         self.body = body
         self.program = op.branches[""]
-        self._inside.qualified = True
-        self._inside.counted = False
         self.items = self._items()
 
     def _items(self) -> list[Any]:
@@ -38,7 +35,7 @@ class MapFork(Fork):
             items = list(self.body.over(self.token.state))
             data: list[Any] = msgspec.to_builtins(items) if self.run.writer is not None else []
         except FAILURES as error:  # the author's function; anything it raises fails the node
-            raise NodeError(self.node_id, f"over raised {describe_error(error)}", kind=type(error).__name__) from error
+            raise error_raised_by("over", self.node_id, error) from error
         if recorded is not None and data != recorded:
             reason = "over returned other items than before the run stopped; it must depend on the state only"
             raise NodeError(self.node_id, reason)
@@ -53,21 +50,8 @@ class MapFork(Fork):
 
     def make(self, name: str) -> Token:
         index = int(name)
-        outer = self.token
         suffix = f"{self.scope.suffix}[{name}]"
-        item = self.items[index]
-        if self._recorded:
-            return self.child(name, self.program, dict(outer.values), item=item, index=index, suffix=suffix)
-        scope = self._inside.inner("|")
-        scope.item = item
-        scope.index = index
-        scope.suffix = suffix
-        token = Token(self.run, scope, self.program, outer.values, pc=self.program.entry, trail=[])
-        token.updated = outer.updated
-        token.errors = outer.errors
-        token.borrowed = True
-        self.children[name] = token
-        return token
+        return self.child(name, self.program, self.token.values, item=self.items[index], index=index, suffix=suffix)
 
     def entries(self, *, kept: bool = False) -> list[Entry]:
         done = [self.children[name].entries(kept=kept) if name in self.children else [] for name in self.names()]

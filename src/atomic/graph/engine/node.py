@@ -90,7 +90,7 @@ class NodeContext(Protocol[ReadStateT, ReadDepsT]):
 
     @property
     def errors(self) -> Sequence[NodeError]:
-        """Return all failures so far, including those of failed attempts."""
+        """Return all failures so far, also of failed attempts."""
         ...
 
     @property
@@ -125,7 +125,7 @@ class NodeContext(Protocol[ReadStateT, ReadDepsT]):
         ...
 
     def remembered(self, key: str, default: Any = None) -> Any:
-        """Return what the step stored under that key, as plain data."""
+        """Return the part that the step stored under that key, as plain data."""
         ...
 
     async def ask(self, question: Question | str) -> Any:
@@ -287,7 +287,7 @@ class Dispatcher(Protocol):
         ...
 
     def blockers_of(self, key: str) -> Sequence[str]:
-        """Return the items that this one waited for, and those that they waited for."""
+        """Return the items that this one waited for, directly or through others."""
         ...
 
     def order(self) -> Sequence[str]:
@@ -313,3 +313,14 @@ class TasksBody(msgspec.Struct, frozen=True, eq=False):
 
 
 Body = IfBody | LoopBody | ParallelBody | MapBody | SubgraphBody | TasksBody
+
+
+def blocks_in(node: Node[Any, Any]) -> list[Block]:
+    """Return the blocks of a composite, but not the graph of a subgraph."""
+    match node.body:
+        case IfBody(branches) | ParallelBody(branches):
+            return [block for _, block in branches]
+        case LoopBody(block) | MapBody(_, block) | TasksBody(_, block):
+            return [block]
+        case _:
+            return []

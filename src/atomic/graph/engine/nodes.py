@@ -10,7 +10,7 @@ import msgspec
 
 from atomic.base.errors import AtomicError
 from atomic.graph.engine.compiled import CompiledGraph
-from atomic.graph.engine.control import END, Duration, NodeResult, RetryLike
+from atomic.graph.engine.control import Duration, NodeResult, RetryLike
 from atomic.graph.engine.node import (
     Block,
     Chain,
@@ -134,7 +134,7 @@ def mapped(node_id: str, result: Any, state: StateT, mapper: OutputMapper[StateT
 
 
 def mapping_of(update: Any, what: str) -> Mapping[str, Any] | None:
-    """Return what an author's function returned, if it can be an update.
+    """Return the result of an author's function, if it can be an update.
 
     Raise AtomicError.
     """
@@ -288,16 +288,10 @@ def block_of(sequel: Sequel[StateT]) -> Block:
             nodes.extend(chain.items)
             catcher = chain.catcher or catcher
         else:
-            nodes.append(_not_a_node(part))
+            # A placeholder, so that compiling reports the value with all other problems.
+            what = f"{part!r:.60} is neither a node nor a builder"
+            nodes.append(Node(id="", kind=NodeKind.PLAIN, problems=(what,)))
     return Block(tuple(nodes), catcher)
-
-
-def _not_a_node(part: Any) -> Node[Any, Any]:
-    """Return a placeholder, so that compiling reports the value with all other
-    problems.
-    """
-    what = f"{part!r:.60} is neither a node nor a builder"
-    return Node(id="", kind=NodeKind.PLAIN, problems=(what,))
 
 
 def parallel_node(
@@ -410,24 +404,3 @@ def loop_node(
     """Make a node that repeats nodes until a condition holds after an iteration."""
     problems = not_plain_functions(until=until)
     return Node(id=id, kind=NodeKind.LOOP, body=LoopBody(block_of(body), until, max_iterations), problems=problems)
-
-
-__all__ = [
-    "END",
-    "ask_user_node",
-    "block_of",
-    "callable_of",
-    "checked",
-    "decision_node",
-    "if_node",
-    "is_async",
-    "keywords_of",
-    "loop_node",
-    "map_node",
-    "mapped",
-    "node",
-    "parallel_node",
-    "subgraph_node",
-    "tool_node",
-    "wait_node",
-]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
-from atomic.graph.engine.attempts import FAILURES, as_node_error
+from atomic.graph.engine.attempts import FAILURES, as_node_error, error_raised_by
 from atomic.graph.engine.errors import NodeError, StateError
 from atomic.graph.engine.forks import Fork, conflict_error, conflict_in
 from atomic.graph.engine.journal import ErrorBody, LostBody, RowKind, encode_row
 from atomic.graph.engine.node import ParallelBody
 from atomic.graph.engine.program import ForkOp
 from atomic.graph.engine.run import Entry, error_body
-from atomic.graph.engine.state import describe_error
 from atomic.graph.engine.token import Token
 
 
@@ -22,7 +21,6 @@ class ParallelFork(Fork):
     def __init__(self, token: Token, op: ForkOp, body: ParallelBody) -> None:
         super().__init__(token, op, limit=op.limit)
         self.body = body
-        self.decides_early = body.strategy != "all"
         self.winner: str | None = None
         self._recorded_names = self._read_names()
         self.note_opened()
@@ -73,17 +71,7 @@ class ParallelFork(Fork):
         await writer.write(encode_row(RowKind.LOST, body))
 
     def make(self, name: str) -> Token:
-        program = self.op.branches[name]
-        outer = self.token
-        if self._recorded:
-            return self.child(name, program, dict(outer.values))
-        token = Token(self.run, self._inside, program, outer.values, pc=program.entry, trail=[])
-        token.updated = outer.updated
-        token.borrowed = True
-        if outer.errors:
-            token.errors = outer.errors
-        self.children[name] = token
-        return token
+        return self.child(name, self.op.branches[name], self.token.values)
 
     def ended(self, name: str) -> None:
         failed = name in self.errors
@@ -109,7 +97,7 @@ class ParallelFork(Fork):
                 return None
             reasons = "; ".join(f"{name}: {self.errors[name]}" for name in self.op.branches if name in self.errors)
             return NodeError(self.node_id, f"all branches failed: {reasons}")
-        return next((self.errors[name] for name in self.errors), None)
+        return super().failure()
 
     def merge(self) -> None:
         names = [self.winner] if self.winner is not None else list(self.op.branches)
@@ -130,6 +118,6 @@ class ParallelFork(Fork):
         except StateError as error:
             raise as_node_error(self.node_id, error) from error
         except FAILURES as error:  # the author's function; anything it raises fails the node
-            raise NodeError(self.node_id, f"merge raised {describe_error(error)}", kind=type(error).__name__) from error
+            raise error_raised_by("merge", self.node_id, error) from error
         self.note_joined((), checked)
         self.merge_entries([Entry(self.node_id, self.op.id, checked)])

@@ -7,10 +7,10 @@ inside their scope; only what runs concurrently has its own program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from atomic.graph.engine.state import StateSpec
 
 STEP, FORK, IF, LOOP, UNTIL, ROUTE = range(6)
 END_PC = -1
+T = TypeVar("T")
 
 
 class Op(msgspec.Struct, eq=False):
@@ -203,14 +204,9 @@ class Program:
         for op in self.ops:
             for to in self.ways_from(op):
                 before.setdefault(to, []).append(op.pc)
-        body = {header}
-        open_ends = [op.pc for op in self.ops if op.id in sources and self.reaches_around[header] >> op.pc & 1]
-        while open_ends:
-            pc = open_ends.pop()
-            if pc not in body and self.reaches_around[header] >> pc & 1:
-                body.add(pc)
-                open_ends += before.get(pc, ())
-        return body
+        ends = [op.pc for op in self.ops if op.id in sources]
+        between = {*ends, *everything_after(ends, lambda pc: () if pc == header else before.get(pc, ()))}
+        return {header, *(pc for pc in between if self.reaches_around[header] >> pc & 1)}
 
     def ways_from(self, op: Op) -> list[int]:
         """Return the operations that may come next, without the end."""
@@ -236,6 +232,18 @@ def _inside(op: Op) -> Any:
         graph = op.body.graph
         return graph if isinstance(graph, str) else (graph.program.shape, graph.program.spec.reducer_identities())
     return [(name, program.outline()) for name, program in op.branches.items()]
+
+
+def everything_after(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> set[T]:
+    """Return everything that these lead to; themselves only if something leads to them."""
+    found: set[T] = set()
+    open_ends = list(starts)
+    while open_ends:
+        for place in following(open_ends.pop()):
+            if place not in found:
+                found.add(place)
+                open_ends.append(place)
+    return found
 
 
 def _closure(following: list[list[int]]) -> list[int]:

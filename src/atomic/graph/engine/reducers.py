@@ -107,7 +107,7 @@ def name_of(reducer: ReducerFunction) -> str:
 
 
 def identity_of(reducer: ReducerFunction) -> str:
-    """Return what the journal records for a reducer.
+    """Return the identity of a reducer for the journal.
 
     This is its name and, for an author's own function, a fingerprint of its code.
     """
@@ -143,8 +143,11 @@ def reducer_in(annotation_metadata: tuple[Any, ...]) -> ReducerFunction:
         elif callable(extra):
             reducer = _checked(extra)
         else:
-            if isinstance(extra, str):
-                _check_text(extra)
+            # A text that is the name of a reducer is a mistake; other texts are remarks.
+            if isinstance(extra, str) and len(extra) < 30:
+                near = closest(extra.removeprefix("reducers."), [*_NAMED, "merge_by_id"])
+                if near is not None:
+                    raise ValueError(f'"{extra}" is a text, not a reducer; write reducers.{near}')
             continue
         if found is not None:
             raise ValueError(f"it has two reducers, {name_of(found)} and {name_of(reducer)}; give one")
@@ -171,13 +174,6 @@ def _checked(function: Any) -> ReducerFunction:
     except ValueError:  # some built-in functions have no signature
         pass
     return function
-
-
-def _check_text(text: str) -> None:
-    """Raise ValueError for a text that is a reducer's name. Other texts are remarks."""
-    near = closest(text.removeprefix("reducers."), [*_NAMED, "merge_by_id"]) if len(text) < 30 else None
-    if near is not None:
-        raise ValueError(f'"{text}" is a text, not a reducer; write reducers.{near}')
 
 
 _HAS_DOCSTRING = 0x4000000  # inspect.CO_HAS_DOCSTRING, from Python 3.14 on

@@ -17,17 +17,9 @@ from atomic.graph.engine.history import RunHistory, Visit
 from atomic.graph.engine.journal import ALONE, UNSAID, AnsweredBody, JoinedBody, OpenedBody, StepBody
 from atomic.graph.engine.map_forks import map_entries
 from atomic.graph.engine.node import MapBody, ParallelBody, SubgraphBody
-from atomic.graph.engine.program import END_PC, ForkOp, Op, Program, RouteOp
+from atomic.graph.engine.program import ForkOp, Op, Program, RouteOp
 from atomic.graph.engine.run import Entry, Scope, quote
 from atomic.graph.engine.state import Values
-from atomic.graph.engine.token import Resumed, Token
-
-
-def _first_tip(history: RunHistory, scope: Scope, program: Program) -> Tip:
-    snapshot = None if scope.path else history.snapshot
-    if snapshot is None or not snapshot.node_id:
-        return Tip("", None)
-    return Tip(snapshot.last, _op_of(program, snapshot.node_id), goto=snapshot.goto, loops=snapshot.loops)
 
 
 def _op_of(program: Program, id: str) -> Op:
@@ -88,37 +80,6 @@ class Tip(msgspec.Struct):
     # Of several edges taken at once: order and target of those not yet followed.
     remaining: list[tuple[int, int]] | None = None
 
-    def begin(self, token: Token, pc: int) -> None:
-        """Put a token on one of several edges that start here."""
-        token.last = self.key
-        token.pc = pc
-        if self.op is not None:
-            self._set_counters(token, self.op)
-            token.take_way(self.op, pc)
-
-    def _set_counters(self, token: Token, op: Op) -> None:
-        for slot, count in zip(op.loops, self.loops, strict=False):
-            token.counters[slot] = count
-
-    def position(self, token: Token) -> None:
-        """Put a token where this line ends."""
-        token.last = self.key or token.last
-        if self.op is None:
-            if self.goto is not None:  # the first node was removed
-                target = targets_of(token.program, self.goto)[0]
-                token.pc = END_PC if target == END else token.program.by_id[target]
-            return
-        if token.scope.path:
-            token.resumed = Resumed.IMPLIED  # it is recorded, so the next step began
-        self._set_counters(token, self.op)
-        if self.opened is not None:
-            token.pc = self.op.pc
-            return
-        if self.asks is not None and self.asks.asks is not None:
-            body = self.asks
-            token.pending = (self.asks.asks, token.run.step_id(body.node_id, body.n))
-        token.leave(self.op, None if self.goto is None else targets_of(token.program, self.goto))
-
 
 class Replay:
     """The visits of one scope as lines: a shared trunk, and the tips at its end."""
@@ -127,7 +88,11 @@ class Replay:
         self.history = history
         self.scope = scope
         self.program = program
-        first = first or _first_tip(history, scope, program)
+        snapshot = None if scope.path else history.snapshot
+        if first is None and snapshot is not None and snapshot.node_id:
+            op = _op_of(program, snapshot.node_id)
+            first = Tip(snapshot.last, op, goto=snapshot.goto, loops=snapshot.loops)
+        first = first or Tip("", None)
         self.trunk: list[Entry] = []
         self.tips: dict[str, Tip] = {first.key: first}
         self._last = first.key
@@ -228,7 +193,10 @@ class Replay:
                 tip.goto = visit.goto
                 self._add(tip, self._joined(visit))
             case AnsweredBody(question_id=key, answer=answer):
-                tip = self._tip_of(visit)
+                # The line whose last step asked, which may be recorded under an older name.
+                asked = visit.step_id.rpartition(":")[2]
+                lines = self.tips.values()
+                tip = next(tip for tip in lines if asked in (tip.key, self.history.current_step(tip.key)))
                 tip.asks = None
                 self._add(tip, [Entry(key, key, {"outputs": {key: answer}})])
 
@@ -237,13 +205,6 @@ class Replay:
         if self.program.renamed and "outputs" in values:
             values["outputs"] = renamed_outputs(self.program, values["outputs"])
         return values
-
-    def _tip_of(self, visit: AnsweredBody) -> Tip:
-        """Return the line whose last step asked, which may be recorded under an older
-        name.
-        """
-        key = visit.step_id.rpartition(":")[2]
-        return next(tip for tip in self.tips.values() if key in (tip.key, self.history.current_step(tip.key)))
 
     def _pass_removed(self, visit: Visit) -> bool:
         """Accept a visit of a removed node: the visit before it takes its place."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from atomic.graph.engine.control import END
 from atomic.graph.engine.edge_forks import Group
+from atomic.graph.engine.edges_taken import leave, take_way
 from atomic.graph.engine.errors import NodeError
 from atomic.graph.engine.history import RunHistory
-from atomic.graph.engine.program import END_PC, Program
+from atomic.graph.engine.program import END_PC, Op, Program
 from atomic.graph.engine.replay import Replay, Tip, targets_of
 from atomic.graph.engine.run import Entry, Run, Scope
 from atomic.graph.engine.state import Values
@@ -45,11 +47,44 @@ def restore_token(
     token.caught = replay.caught
     tips = list(replay.tips.values())
     if len(tips) == 1 and tips[0].remaining is None:
-        tips[0].position(token)
+        _place_after(token, tips[0])
     else:
         _restore_group(token, tips)
     _restore_failure(history, token)
     return token
+
+
+def _place_after(token: Token, tip: Tip) -> None:
+    """Put a token where a line of visits ends."""
+    token.last = tip.key or token.last
+    if tip.op is None:
+        if tip.goto is not None:  # the first node was removed
+            target = targets_of(token.program, tip.goto)[0]
+            token.pc = END_PC if target == END else token.program.by_id[target]
+        return
+    if token.scope.path:
+        token.resumed = Resumed.IMPLIED  # it is recorded, so the next step began
+    _set_counters(token, tip, tip.op)
+    if tip.opened is not None:
+        token.pc = tip.op.pc
+        return
+    if tip.asks is not None and tip.asks.asks is not None:
+        token.pending = (tip.asks.asks, token.run.step_id(tip.asks.node_id, tip.asks.n))
+    leave(token, tip.op, None if tip.goto is None else targets_of(token.program, tip.goto))
+
+
+def _place_on_edge(token: Token, tip: Tip, pc: int) -> None:
+    """Put a token on one of several edges that start where a line of visits ends."""
+    token.last = tip.key
+    token.pc = pc
+    if tip.op is not None:
+        _set_counters(token, tip, tip.op)
+        take_way(token, tip.op, pc)
+
+
+def _set_counters(token: Token, tip: Tip, op: Op) -> None:
+    for slot, count in zip(op.loops, tip.loops, strict=False):
+        token.counters[slot] = count
 
 
 def recorded_state(history: RunHistory, program: Program, values: Values) -> Any:
@@ -89,9 +124,9 @@ def _restore_group(token: Token, tips: Sequence[Tip]) -> None:
             branch.updated = token.updated
             branch.resumed = Resumed.IMPLIED
             if pc is None:
-                tip.position(branch)
+                _place_after(branch, tip)
             else:
-                tip.begin(branch, pc)
+                _place_on_edge(branch, tip, pc)
                 branch.ways = (order[-1] + 1,)
             restored.append(branch)
     group.adopt(restored)

@@ -162,7 +162,11 @@ class Run:
             broker = getattr(self.deps, "broker", None)
             if broker is None:
                 raise Suspend(f"waits for an answer to '{question.id}'", question=question, node_id=node_id)
-            answer = _answer_for(question, await broker.ask(question))
+            answer = await broker.ask(question)
+            if question.multi_select:
+                answer = [answer] if isinstance(answer, str) else list(answer)
+            elif not isinstance(answer, str):
+                answer = ", ".join(answer)
             if self.writer is not None:
                 told = AnsweredBody(step_id, question.id, time.time(), answer, scope if finished else None)
                 await self.writer.write(encode_row(RowKind.ANSWERED, told))
@@ -204,12 +208,6 @@ class Run:
         event = Event("warning", {"node": node_id, "text": f"{node_id}: {text}"})
         self.warnings.append(event)
         self.report_event(node_id, event)
-
-
-def _answer_for(question: Question, answer: Any) -> Answer:
-    if question.multi_select:
-        return [answer] if isinstance(answer, str) else list(answer)
-    return answer if isinstance(answer, str) else ", ".join(answer)
 
 
 def quote(name: str) -> str:

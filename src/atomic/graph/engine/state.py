@@ -357,7 +357,10 @@ class StateSpec(Generic[StateT]):
         stamp = int(updated * 1000)  # many steps take less than a millisecond and share this text
         if stamp != self._stamp_time:
             self._stamp_time = stamp
-            self._stamp = _time_text(stamp)
+            self._stamp = ""  # before the first step
+            if stamp:
+                moment = datetime.fromtimestamp(stamp / 1000, UTC)
+                self._stamp = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         values["last_updated"] = self._stamp
         return self.state_type(**values)
 
@@ -380,14 +383,6 @@ class StateSpec(Generic[StateT]):
         for name, raw in _decode_raw(data).items():
             result[name] = self._field(name).decode(raw)
         return result
-
-
-def _time_text(milliseconds: int) -> str:
-    """Return a time as ISO 8601 in UTC, or "" before the first step."""
-    if not milliseconds:
-        return ""
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @cache

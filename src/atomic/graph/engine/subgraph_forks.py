@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from atomic.base.errors import AtomicError
-from atomic.graph.engine.attempts import FAILURES, as_node_error
+from atomic.graph.engine.attempts import FAILURES, as_node_error, error_raised_by
 from atomic.graph.engine.control import Event, RunStatus
-from atomic.graph.engine.errors import NodeError, StateError
+from atomic.graph.engine.errors import StateError
 from atomic.graph.engine.forks import Fork
 from atomic.graph.engine.journal import RowKind, StepBody, encode_row
 from atomic.graph.engine.node import SubgraphBody
 from atomic.graph.engine.nodes import mapping_of
 from atomic.graph.engine.program import ForkOp
 from atomic.graph.engine.run import Entry, Scope, Step, encode_update
-from atomic.graph.engine.state import Values, describe_error
+from atomic.graph.engine.state import Values
 from atomic.graph.engine.token import Token
 
 _OWN_FIELDS = frozenset({"execution_id", "last_updated", "outputs"})
@@ -66,16 +66,13 @@ class SubgraphFork(Fork):
             values = spec.start(given, self.run.execution_id)
         except StateError as error:
             raise as_node_error(self.node_id, error) from error
-        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
-            raise NodeError(
-                self.node_id, f"input_mapper raised {describe_error(error)}", kind=type(error).__name__
-            ) from error
+        except FAILURES as error:  # the author's function; anything it raises fails the node
+            raise error_raised_by("input_mapper", self.node_id, error) from error
         self.note_opened(values=values, reducers=spec.reducer_identities())
         return values
 
     def _changes(self, child: Token) -> tuple[Values, list[Values]]:
-        """Return what the subgraph did to shared fields: a joined update, and single
-        updates.
+        """Return the changes of shared fields: a joined update, and single updates.
 
         Updates of a built-in reducer can be joined before the parent applies them.
         Updates of an author's reducer cannot: each is applied separately.
@@ -136,9 +133,8 @@ class SubgraphFork(Fork):
             return spec.convert({**joined, "outputs": {self.op.id: final}}), [spec.convert(one) for one in single]
         except AtomicError as error:
             raise as_node_error(self.node_id, error) from error
-        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
-            reason = f"output_mapper raised {describe_error(error)}"
-            raise NodeError(self.node_id, reason, kind=type(error).__name__) from error
+        except FAILURES as error:  # the author's function; anything it raises fails the node
+            raise error_raised_by("output_mapper", self.node_id, error) from error
 
     def entries(self, *, kept: bool = False) -> list[Entry]:
         return []  # the parent sees nothing before the end

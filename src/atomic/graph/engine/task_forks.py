@@ -28,8 +28,8 @@ class TasksFork(Fork):
     An item that pauses for a limit stops the loop: no other item starts. A question
     does not.
 
-    With one worker each item sees what all items before it did. With several, each sees
-    only what its blockers did, so that the result does not depend on their speed.
+    With one worker each item sees the updates of all items before it. With several,
+    each sees only the updates of its blockers, so that the result does not depend on their speed.
     """
 
     sign = "@"
@@ -89,7 +89,9 @@ class TasksFork(Fork):
                     await self.walk(name, token)
                     self._see_pause(name, token)
                 finally:
-                    await self._done()
+                    async with self._progress:
+                        self._busy -= 1
+                        self._progress.notify_all()
 
     def _see_pause(self, name: str, token: Token) -> None:
         first = [item for pause in token.suspended if isinstance(pause, Postpone) for item in pause.first]
@@ -116,11 +118,6 @@ class TasksFork(Fork):
                     return None
                 await self._progress.wait()
             return None
-
-    async def _done(self) -> None:
-        async with self._progress:
-            self._busy -= 1
-            self._progress.notify_all()
 
     def _task_token(self, name: str, item: Any) -> Token:
         seen = self._finished if self.limit == 1 else self._in_order(set(self.dispatcher.blockers_of(name)))

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from atomic.graph.engine.attempts import (
-    FAILURES,
     Outcome,
     accept,
     as_node_error,
@@ -25,27 +24,23 @@ from atomic.graph.engine.attempts import (
     warnings_in,
 )
 from atomic.graph.engine.context import Answer, StepContext
-from atomic.graph.engine.control import END, Event, RunStatus, SignalKind, Suspend, status_of
+from atomic.graph.engine.control import Event, RunStatus, SignalKind, Suspend, status_of
+from atomic.graph.engine.edges_taken import end_iteration, leave, take_edge
 from atomic.graph.engine.errors import NodeError, StateError
-from atomic.graph.engine.journal import ALONE, RowKind, StartedBody, StepBody, encode_row
+from atomic.graph.engine.journal import RowKind, StartedBody, StepBody, encode_row
 from atomic.graph.engine.node import MapBody, ParallelBody, SubgraphBody, TasksBody
 from atomic.graph.engine.program import (
     END_PC,
     FORK,
-    LOOP,
     STEP,
     UNTIL,
     ForkOp,
-    IfOp,
-    LoopOp,
     Op,
     Program,
-    RouteOp,
     StepOp,
-    UntilOp,
 )
 from atomic.graph.engine.run import Entry, Run, Scope, Step, encode_update, error_body
-from atomic.graph.engine.state import Values, describe_error
+from atomic.graph.engine.state import Values
 from atomic.questions import Question
 
 if TYPE_CHECKING:
@@ -150,9 +145,9 @@ class Token:
                         if step is not None:
                             return step
                     elif at.kind == UNTIL:
-                        self._until(at)  # pyright: ignore[reportArgumentType]  # its kind says so
+                        end_iteration(self, at)  # pyright: ignore[reportArgumentType]  # its kind says so
                     elif at.kind != STEP:
-                        self._move(at)
+                        take_edge(self, at)
                 except NodeError as error:
                     self._catch(error)
                     continue
@@ -225,7 +220,7 @@ class Token:
             elif outcome[1] is None and self.program.catcher < 0:
                 self.pc = op.next
             else:
-                self.leave(op, outcome[1])
+                leave(self, op, outcome[1])
             run.turns += 1
             if run.turns >= _TURN:
                 run.turns = 0
@@ -264,7 +259,7 @@ class Token:
         self.ways = None
         if self.kept:
             self.kept = False
-        self.leave(op, goto)
+        leave(self, op, goto)
         if writer is not None and (writer.wants_snapshot or signals):
             self._snapshot(op, outcome, loops)
 
@@ -373,7 +368,7 @@ class Token:
     def classify(
         self, error: BaseException, ctx: StepContext | None = None
     ) -> tuple[list[Suspend], BaseException | None]:
-        """Split what a node raised into its pauses and its failure.
+        """Split the exceptions of a node into its pauses and its failure.
 
         Raise a cancellation that was meant for this token.
         """
@@ -455,130 +450,6 @@ class Token:
         update: Values = {"outputs": {key: answer}}
         self.take([Entry(key, key, update)])
 
-    def leave(self, op: Op, goto: tuple[str, ...] | None) -> None:
-        """Set the next position.
-
-        A catch node ends the scope unless it returns a goto.
-        """
-        program = self.program
-        self.cleared = END_PC
-        if goto is None:
-            self.pc = END_PC if op.pc == program.catcher else op.next
-            return
-        self.failure = None
-        if not self.scope.path:
-            self.run.jumps.update((op.id, target) for target in goto)
-        targets = [END_PC if target == END else program.by_id[target] for target in goto]
-        if len(targets) > 1:
-            self._branch(targets, op)
-        else:
-            self.take_way(op, targets[0])
-
-    def take_way(self, source: Op, pc: int) -> None:
-        """Go from a node to an operation and count cycles.
-
-        Raise NodeError above the limit.
-        """
-        self.pc = pc
-        if pc >= 0:
-            target = self.program.ops[pc]
-            self._count_cycle(source.id, target.id)
-            self._enter_loops(source, target)
-
-    def _enter_loops(self, source: Op, target: Op) -> None:
-        """Reset the counters of loops that a jump enters from outside."""
-        if self.program.back_edges:
-            return
-        for slot in target.loops:
-            if slot not in source.loops:
-                self.counters[slot] = 0
-
-    def _count_cycle(self, source: str, target: str) -> None:
-        """Count how often a cycle of edges is entered again.
-
-        Entering from outside resets it.
-        """
-        program = self.program
-        if not program.back_edges:
-            return
-        slot = program.back_edges.get((source, target))
-        self.came_back = -1 if slot is None else slot
-        if slot is None:
-            if target in program.slots:
-                self.counters[program.slots.index(target)] = 0
-            return
-        self.counters[slot] += 1
-        bound = program.max_iterations
-        if bound and self.counters[slot] > bound:
-            raise NodeError(
-                self.scope.public_id(target), f"entered again more often than max_iterations ({bound}) allows"
-            )
-
-    def _move(self, op: Op) -> None:
-        """Pass an operation that is neither a step nor a fork. Raise NodeError."""
-        if isinstance(op, IfOp):
-            for condition, pc in op.branches:
-                if condition is None or self._holds(op.id, "condition", condition):
-                    self.pc = pc
-                    return
-        elif op.kind == LOOP:
-            self.counters[cast("LoopOp", op).slot] = 0
-            self.pc = op.next
-        else:
-            self._route(cast("RouteOp", op))
-
-    def _until(self, op: UntilOp) -> None:
-        """End an iteration: leave the loop or repeat it."""
-        done = self.counters[op.slot] = self.counters[op.slot] + 1
-        try:
-            enough = op.until is not None and op.until(self.state)
-        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
-            raise self._condition_error(op.id, "until", error) from error
-        if enough:
-            self.pc = op.next
-        elif op.max_iterations and done >= op.max_iterations:
-            self.run.warn(
-                self.scope.public_id(op.id),
-                f"stopped after {op.max_iterations} iterations, and its condition does not hold",
-            )
-            self.pc = op.next
-        else:
-            self.pc = op.again
-
-    def _holds(self, id: str, what: str, condition: Callable[[Any], Any]) -> bool:
-        try:
-            return bool(condition(self.state))
-        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
-            raise self._condition_error(id, what, error) from error
-
-    def _condition_error(self, id: str, what: str, error: BaseException) -> NodeError:
-        return NodeError(self.scope.public_id(id), f"{what} raised {describe_error(error)}", kind=type(error).__name__)
-
-    def _route(self, op: RouteOp) -> None:
-        """Follow the first conditional edge that holds, else all without a condition."""
-        for condition, pc in op.conditions:
-            if self._holds(op.id, "a condition of its edges", condition):
-                if len(op.always) > 1:
-                    self.ways = (ALONE,)
-                self.take_way(op, pc)
-                return
-        if not op.always:
-            raise NodeError(self.scope.public_id(op.id), f"no edge from '{op.id}' matched")
-        if len(op.always) == 1:
-            self.take_way(op, op.always[0])
-        else:
-            self._branch(op.always, op)
-
-    def _branch(self, ways: Sequence[int], source: Op) -> None:
-        """Follow several edges at the same time: split into tokens that join again."""
-        from atomic.graph.engine.edge_forks import Group
-
-        targets = list(dict.fromkeys(ways))
-        if self.group is not None:
-            self.group.split(self, targets, source)
-            return
-        self.open_branches = Group(self, targets, source)
-
     async def _fork(self, op: Op) -> Step[Any] | None:
         """Open the scopes of a composite if they are not open yet, and walk and join
         them.
@@ -602,9 +473,7 @@ class Token:
         return step
 
     def _open_fork(self, op: ForkOp) -> OpenBranches:
-        """Open the scopes of a composite: new ones, or those that the journal has as
-        open.
-        """
+        """Open the scopes of a composite: new ones, or the open ones of the journal."""
         # Imported here, because forks are made of tokens.
         from atomic.graph.engine.map_forks import MapFork
         from atomic.graph.engine.parallel_forks import ParallelFork
@@ -652,7 +521,7 @@ class Token:
         try:
             for entry in self.open_branches.entries():
                 self.spec.apply(values, entry.update)
-        except StateError:  # the run's error already says why they cannot be merged
+        except StateError:  # the run's error already names the reason
             return self.state
         return self.spec.build(values, self.updated)
 
