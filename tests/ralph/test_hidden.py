@@ -194,6 +194,17 @@ async def test_a_script_of_a_check_that_a_reviewer_replaces_is_in_the_report(tmp
     assert f"> - `{name}` (by a reviewer)" in sandbox.report
 
 
+async def test_ignored_files_that_a_worker_deletes_are_in_the_report(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, cheating({"sh": "git clean -fdxq -e part1.txt"}), writing("2"), APPROVE)
+    (sandbox.project / ".gitignore").write_text(".env\ndata/\ntarget/\n")
+    sandbox.commit_all("Ignore")
+    for name in (".env", "data/mine.csv", "target/output"):
+        (sandbox.project / name).parent.mkdir(exist_ok=True)
+        (sandbox.project / name).write_text("mine\n")
+    assert (await sandbox.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
+    assert "Files that git ignores were deleted during a turn: `.env`, `data/`." in sandbox.report
+
+
 @pytest.mark.ci
 async def test_a_reviewer_may_run_programs_that_keep_a_cache(tmp_path: Path) -> None:
     cache = {"sh": "mkdir .ruff_cache && echo '*' > .ruff_cache/.gitignore"}

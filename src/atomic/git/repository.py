@@ -222,6 +222,11 @@ class Repository:
             return False
         return True
 
+    async def ignored(self) -> list[str]:
+        """Return the files that git ignores; of a folder with only such files its name."""
+        words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+        return split(await self.git(*words))
+
     async def commits(self, old: str, new: str) -> list[str]:
         """Return the commits that `new` reaches and `old` does not, newest first."""
         return (await self.git("rev-list", "--end-of-options", new, f"^{old}")).split()

@@ -2,7 +2,8 @@
 
 A worker could write a `conftest.py` into an ignored folder, or replace
 `.venv/bin/pytest` or a script that a check names. These files are listed before and after each turn; the evidence
-names those that a turn has changed. Compiled Python that a turn leaves in a
+names those that a turn has changed. Ignored files that a turn deletes (`git clean -x`)
+cannot be restored; the report names them. Compiled Python that a turn leaves in a
 `__pycache__` is removed, because Python would run it instead of the source.
 """
 
@@ -39,6 +40,8 @@ _STEERING = (
 _PACKAGES = ("node_modules", "site-packages")  # third-party code: only its top level counts
 _TOOL_FOLDERS = (".bin", "bin", "Scripts")
 _RUNNERS = {"npm", "npx", "pnpm", "yarn", "bun", "bunx"}  # run whatever is in node_modules/.bin
+MAX_IGNORED = 1_000  # whose deletion is noticed
+_OUTPUTS = ("*.pyc", "__pycache__", "*_cache", "node_modules", "target", "dist", "build", "*.o", "*.log")
 _OF_GIT = ("info/exclude", "info/attributes")
 
 
@@ -69,6 +72,7 @@ class Hidden(msgspec.Struct, frozen=True):
     listing: Listing = Listing()
     changed: dict[str, list[str]] = {}  # by task: the files that its turns have changed
     since: float = 0.0  # when the first open turn began
+    deleted: list[str] = []  # ignored files and folders that are gone after a turn
 
 
 _open_turns: Counter[Path] = Counter()  # by session folder, in this process
@@ -78,6 +82,11 @@ def hidden_changes_of(facts: Mapping[str, Any], prefix: str) -> list[str]:
     """Return the files that turns under names with this prefix have changed."""
     changed = msgspec.convert(facts.get(FACT, {}), Hidden).changed
     return sorted({path for name, paths in changed.items() if name.startswith(prefix) for path in paths})
+
+
+def deleted_ignored(facts: Mapping[str, Any]) -> list[str]:
+    """Return the ignored files and folders that were gone after a turn."""
+    return msgspec.convert(facts.get(FACT, {}), Hidden).deleted
 
 
 class HiddenFiles:
@@ -92,6 +101,7 @@ class HiddenFiles:
         self._root = root
         self._cwd = cwd
         self._commands = commands
+        self._ignored: list[str] = []  # before the turn
 
     @property
     def _known(self) -> Hidden:
@@ -107,13 +117,16 @@ class HiddenFiles:
         Return the first folder that is not watched, if that is new.
         """
         cut = ""
+        repository = find_repository(self._root)
+        ignored = [] if repository is None else await repository.ignored()
+        self._ignored = [path for path in ignored if not _is_output(path)][:MAX_IGNORED]
         if not self._known.since:
             since = time.time()
             found = await asyncio.to_thread(list_files, self._root, self._cwd, self._commands)
             known = self._known
             if not known.since:  # no other turn has begun during the listing
                 cut = "" if known.listing.cut else found.cut
-                self._facts.set(FACT, Hidden(found, known.changed, since))
+                self._facts.set(FACT, msgspec.structs.replace(known, listing=found, since=since))
         _open_turns[self._session] += 1
         return cut
 
@@ -129,7 +142,9 @@ class HiddenFiles:
             _open_turns[self._session] -= 1
         known = self._known  # another turn may have ended during the listing
         since = known.since if _open_turns[self._session] else 0.0
-        if (now := Hidden(found, known.changed, since)) != known:
+        deleted = sorted({*known.deleted, *_missing(self._root, self._ignored)})
+        now = msgspec.structs.replace(known, listing=found, since=since, deleted=deleted)
+        if now != known:
             self._facts.set(FACT, now)
         self.note(task, known.listing.differing(found))
 
@@ -153,6 +168,15 @@ class HiddenFiles:
         for path in caches:
             with suppress(OSError):
                 os.unlink(path)
+
+
+def _missing(root: Path, paths: Sequence[str]) -> set[str]:
+    return {shown(path) for path in paths if not os.path.lexists(root / path)}
+
+
+def _is_output(path: str) -> bool:
+    name = os.path.basename(path.rstrip("/"))
+    return any(fnmatchcase(name, pattern) for pattern in _OUTPUTS)
 
 
 def list_files(root: Path, cwd: Path, commands: Sequence[str]) -> Listing:

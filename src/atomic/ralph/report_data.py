@@ -14,7 +14,7 @@ from atomic.ralph.checkout import commit_hooks, undone_tasks
 from atomic.ralph.checks import CheckHistory
 from atomic.ralph.definition import DEFAULTS
 from atomic.ralph.evidence import Evidence, read_evidence
-from atomic.ralph.hidden_files import REVIEW, hidden_changes_of
+from atomic.ralph.hidden_files import REVIEW, deleted_ignored, hidden_changes_of
 from atomic.ralph.options import Options
 from atomic.ralph.prompts import role_of
 from atomic.ralph.review import Finding, Review
@@ -77,6 +77,7 @@ class ReportData:
     lost_refs: Sequence[LostRef]  # branches, tags and stashes of the user
     hooks: Sequence[str]  # hooks of the repository that may refuse a commit
     loose: Sequence[str]  # all files that were in no commit at the end, where there are such hooks
+    deleted_ignored: Sequence[str]  # files that git ignores, and that were gone after a turn
     undone: Sequence[str]  # finished tasks whose changes were undone while no agent worked
     changed_copies: Sequence[str]  # files of the session that another program has changed
 
@@ -217,6 +218,7 @@ def read_report_data(session: Path, state: object, facts: Mapping[str, Any]) -> 
         lost_refs=lost_refs(facts),
         hooks=hooks,
         loose=loose,
+        deleted_ignored=deleted_ignored(facts),
         undone=undone_tasks(facts),
         changed_copies=facts.get(CHANGED_COPIES, ()),
     )

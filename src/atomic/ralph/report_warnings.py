@@ -20,6 +20,7 @@ def warnings(data: ReportData) -> str:
         _committed_files(data),
         _replaced_versions(data),
         _lost_refs(data),
+        _deleted_ignored(data),
         _protected_files(data),
         _changed_copies(data),
     )
@@ -127,6 +128,16 @@ def _lost_refs(data: ReportData) -> str:
     return paragraphs(
         "**Branches, tags, stashes or submodules of yours were moved or deleted.**",
         bullets(f"{line(ref.said)}; {code(ref.way_back, 1000)} brings it back" for ref in refs),
+    )
+
+
+def _deleted_ignored(data: ReportData) -> str:
+    """Name deleted files that git ignores; no copy of them is kept."""
+    if not data.deleted_ignored:
+        return ""
+    return (
+        f"**Files that git ignores were deleted during a turn: {named(data.deleted_ignored)}.** Atomic keeps no copy of"
+        " such files."
     )
 
 
