@@ -32,7 +32,7 @@ MakeOptions = Callable[[], Awaitable[SessionOptions]]
 class Agents:
     """The providers by name, with the models that they listed.
 
-    They are asked one at a time: each starts in an empty folder, and a process has only
+    They list models one at a time: each starts in an empty folder, and a process has only
     one current folder.
     """
 
@@ -102,7 +102,7 @@ def _import_session_module(provider: AgentProvider) -> None:
     """
     room, _, module = type(provider).__module__.rpartition(".")
     if module == "provider":
-        with suppress(ImportError):  # opening the session reports what is missing
+        with suppress(ImportError):  # opening the session reports it
             import_module(f"{room}.session")
 
 

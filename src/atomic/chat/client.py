@@ -104,11 +104,18 @@ class ProcessClient:
         assert engine is not None
         loop = asyncio.get_running_loop()
         engine.write(encode(intent))
+        count = engine.message_count
+
+        def kill_if_silent(run: str) -> None:
+            """Kill an engine that has sent nothing since it got a prompt."""
+            self._limits.pop(run, None)
+            if run in self._active and engine is self._engine and engine.message_count == count:
+                self._kill(engine)
+
         if isinstance(intent, Submit | Shell):
-            limit = loop.call_later(START_LIMIT, self._check_start, intent.run, engine, engine.message_count)
-            self._limits[intent.run] = limit
+            self._limits[intent.run] = loop.call_later(START_LIMIT, kill_if_silent, intent.run)
         if isinstance(intent, Interrupt) and intent.force:
-            loop.call_later(FORCE_AFTER, self._force, intent.run, engine, engine.message_count)
+            loop.call_later(FORCE_AFTER, self._force, intent.run, engine, count)
 
     async def events(self) -> AsyncIterator[ChatEvent]:
         """Yield all events in order until `close`."""
@@ -191,12 +198,9 @@ class ProcessClient:
         engine.close()
         self._engine = None
 
-    def _check_start(self, run: str, engine: _Engine, message_count: int) -> None:
-        """Kill an engine that has sent nothing since it got a prompt."""
-        self._limits.pop(run, None)
-        if run in self._active and engine is self._engine and engine.message_count == message_count:
-            engine.kill()
-            self.died(engine)
+    def _kill(self, engine: _Engine) -> None:
+        engine.kill()
+        self.died(engine)
 
     def _within_limit(self, run: str) -> None:
         limit = self._limits.pop(run, None)
@@ -211,15 +215,13 @@ class ProcessClient:
         if run not in self._active or engine is not self._engine:
             return
         if engine.message_count == message_count:
-            engine.kill()
-            self.died(engine)
+            self._kill(engine)
             return
         self._put(RunEnded(run=run, status="interrupted", message="Stopped without waiting for the agent."))
 
         def kill() -> None:
             if engine is self._engine and run not in engine.ended_runs:
-                engine.kill()
-                self.died(engine)
+                self._kill(engine)
 
         asyncio.get_running_loop().call_later(KILL_AFTER, kill)
 

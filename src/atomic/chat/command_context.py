@@ -1,6 +1,4 @@
-"""The chat as a host of commands, for one run: what commands ask for is carried out
-here.
-"""
+"""The chat as a host of commands, for one run."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ _CONTEXT_OUTPUT = 16 * 1024  # characters of it that precede the next prompt
 
 
 class ChatHost:
-    """Carries out what the commands of one run ask for."""
+    """Carries out the requests of the commands of one run."""
 
     def __init__(self, engine: Engine, run: Run) -> None:
         self._engine = engine
@@ -218,14 +216,17 @@ class ChatHost:
         return [_summary(record) for record in records]
 
     async def pick_session(self) -> None:
-        """List runs and conversations, those of this project first."""
+        """List runs and conversations, starting with this project."""
         records = await asyncio.to_thread(self._engine.project.store.list)
         here = str(self._engine.project.folder)
-        rows = [
-            _session_row(record, "This project" if record.project == here else "Elsewhere")
-            for record in sorted(records, key=lambda record: record.project != here)
-            if record.id != self._engine.conversation.log.id
-        ]
+        rows: list[PickRow] = []
+        for record in sorted(records, key=lambda record: record.project != here):
+            if record.id == self._engine.conversation.log.id:
+                continue
+            summary = _summary(record)
+            detail = ", ".join(part for part in (record.workflow, summary.status, record.updated_at[:16]) if part)
+            group = "This project" if record.project == here else "Elsewhere"
+            rows.append(PickRow(record.id, summary.title or record.id, detail, group))
         if rows:
             self._pick(PickKind.SESSION, "Runs and conversations", rows, ChatHost.open_session)
         else:
@@ -266,12 +267,6 @@ def _server_state(enabled: bool, answer: McpAnswer | None) -> str:
 def _summary(record: SessionRecord) -> SessionSummary:
     title = record.prompt or record.workflow or record.reason
     return SessionSummary(record.id, " ".join(title.split())[:200], str(record.status), record.updated_at)
-
-
-def _session_row(record: SessionRecord, group: str) -> PickRow:
-    summary = _summary(record)
-    detail = ", ".join(part for part in (record.workflow, summary.status, record.updated_at[:16]) if part)
-    return PickRow(record.id, summary.title or record.id, detail, group)
 
 
 class _ShellOutput:

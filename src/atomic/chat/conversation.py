@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 
 class Variant(msgspec.Struct, frozen=True):
-    """The options in which a session differs from that of a plain conversation."""
+    """The options of a session that a plain conversation does not have."""
 
     model: str | None = None
     tools: tuple[str, ...] | None = None
@@ -166,7 +166,7 @@ class Conversation:
     # turns
 
     async def turn(self, run: Run, prompt: TurnPrompt) -> End:
-        """Run a turn to its end. Raises CommandError during another turn."""
+        """Run a turn and return how it ended. Raises CommandError during another turn."""
         with self._busy_with(run):
             provider = await self._require_provider()
             await self.log.begin(run.prompt or prompt.text, self.config)
@@ -319,14 +319,14 @@ class Conversation:
         if not why.startswith(provider.name):
             why = f"{provider.name}: {why}"
         if ended.reason is EndReason.ERROR:
-            self._background.start(self._show_remedy(provider, why))
+            self._background.start(self._show_remedy(provider, why))  # the turn's end does not wait for it
         advice = _NEXT.get(ended.reason)
         if advice is not None:
             why = f"{why.rstrip().rstrip('.')}. {advice}"
         return End(_STATUS.get(ended.reason, "failed"), why)
 
     async def _show_remedy(self, provider: AgentProvider, why: str) -> None:
-        """Check what a failed agent lacks. The turn's end does not wait for that."""
+        """Show how to fix a failed agent, if a check finds a reason."""
         remedy = await self._agents.find_remedy(provider, why)
         if remedy and remedy not in why:
             self._say(f"{provider.name}: {remedy}", Level.WARNING)

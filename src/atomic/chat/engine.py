@@ -17,18 +17,20 @@ from uuid import uuid4
 import msgspec
 
 from atomic.base.errors import AtomicError, message_of
+from atomic.base.untrusted_files import read_bounded_text
 from atomic.chat.agents import Agents
 from atomic.chat.command_context import ChatHost, OnPicked
 from atomic.chat.connection import ScreenConnection
 from atomic.chat.conversation import BUSY, Conversation
 from atomic.chat.files import ProjectFiles
 from atomic.chat.log import ChatLog, past_events, reopen
-from atomic.chat.project import current_branch, list_commands, shown_folder
 from atomic.chat.protocol import (
     Answer,
     ChatEvent,
     ChatNotice,
     Cleared,
+    CommandInfo,
+    CommandsListed,
     FilesFound,
     FindFiles,
     History,
@@ -51,9 +53,11 @@ from atomic.chat.protocol import (
 from atomic.chat.questions import Questions
 from atomic.chat.runs import BackgroundTasks, End, Run, Runs
 from atomic.chat.workflows import WorkflowRuns
-from atomic.commands import Category, CommandError, TurnPrompt, parse
+from atomic.commands import Category, Command, CommandError, TurnPrompt, parse
 from atomic.commands.dispatch import call_agents
 from atomic.config import ConfigError
+from atomic.entities import Entity
+from atomic.git import find_repository
 from atomic.sessions.store import Session, shown
 from atomic.wiring import Project
 
@@ -77,7 +81,7 @@ class EngineOptions(msgspec.Struct, frozen=True):
 
 
 class Engine:
-    """One conversation at a time, and the runs beside it."""
+    """One conversation at a time, and the other active runs."""
 
     def __init__(self, connection: ScreenConnection, cwd: Path, options: EngineOptions) -> None:
         self.width = 100
@@ -92,7 +96,9 @@ class Engine:
         self._files = ProjectFiles(cwd)
         self._picks: dict[str, OnPicked] = {}
         self._refreshing = asyncio.Lock()
-        self._background = BackgroundTasks(lambda error: self._say(_message_of(error), Level.ERROR))
+        self._background = BackgroundTasks(
+            lambda error: self._say(message_of(error) if isinstance(error, Exception) else str(error), Level.ERROR)
+        )
         self._is_over = asyncio.Event()
         self._pauses_workflows = False
         self._says_goodbye = False
@@ -151,7 +157,7 @@ class Engine:
         conversation.
         """
         limit = _EXIT_LIMIT + (_PAUSE_LIMIT if self._pauses_workflows else 0.0)
-        asyncio.get_running_loop().call_later(limit, os._exit, 1)  # guards end what is left
+        asyncio.get_running_loop().call_later(limit, os._exit, 1)  # guards end the rest
         self.conversation.log.close()  # first: the client may not wait for the rest
         workflows = self._runs.active(RunKind.WORKFLOW)
         await self._stop(workflows)
@@ -177,8 +183,7 @@ class Engine:
         """Cancel the runs that are left. Runs in other processes continue there."""
         for run in self._runs.active():
             if run.session and run.is_stopping:
-                end = End("running", "it is about to pause", f"atomic resume {run.session}")
-                self._runs.detach(run, end)
+                self._runs.detach(run, End("running", "it is about to pause", f"atomic resume {run.session}"))
             elif run.session:
                 end = End("running", "it keeps running without a screen", f"atomic attach {run.session}")
                 self._runs.detach(run, end)
@@ -220,7 +225,12 @@ class Engine:
             case Picked():
                 self._picked(intent)
             case FindFiles():
-                self._background.start(self._find_files(intent))
+
+                async def find() -> None:
+                    paths = await self._files.find(intent.text, intent.limit)
+                    self._connection.send(FilesFound(request=intent.request, paths=paths))
+
+                self._background.start(find())
             case Watch():
                 self._background.start(self._open(intent.session))
             case ScreenSize():
@@ -263,14 +273,10 @@ class Engine:
         except ConfigError as error:
             self._say(message_of(error), Level.ERROR)
 
-    async def _find_files(self, intent: FindFiles) -> None:
-        paths = await self._files.find(intent.text, intent.limit)
-        self._connection.send(FilesFound(request=intent.request, paths=paths))
-
     def pick(self, run: Run, kind: PickKind, title: str, rows: Sequence[PickRow], on_picked: OnPicked) -> None:
         """Let the user choose.
 
-        The command ends meanwhile; the choice starts another run.
+        The command does not wait; the choice starts another run.
         """
         request = uuid4().hex
         self._picks = {request: on_picked}  # there is one dialog
@@ -421,5 +427,34 @@ class Engine:
             self._connection.send(status)
 
 
-def _message_of(error: BaseException) -> str:
-    return message_of(error) if isinstance(error, Exception) else str(error)
+def list_commands(project: Project) -> CommandsListed:
+    """Return the commands and agents for the prompt."""
+
+    def info(one: Command | Entity, category: str) -> CommandInfo:
+        return CommandInfo(one.name, one.description, category, tuple(one.aliases), one.argument_hint, one.hidden)
+
+    commands = tuple(info(command, command.category) for command in project.commands.all())
+    agents = tuple(info(agent, "agent") for agent in project.entities.all("agent"))
+    return CommandsListed(commands=commands, agents=agents)
+
+
+def shown_folder(folder: Path) -> str:
+    """Return a path with `~` for the home folder."""
+    home = str(Path.home())
+    path = str(folder)
+    return f"~{path[len(home) :]}" if path == home or path.startswith(home + os.sep) else path
+
+
+def current_branch(folder: Path) -> str:
+    """Return the branch that is checked out, without a call of git.
+
+    Empty without a repository.
+    """
+    repository = find_repository(folder)
+    if repository is None:
+        return ""
+    try:
+        head = read_bounded_text(repository.git_dir / "HEAD").strip()
+    except OSError:
+        return ""
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:8]

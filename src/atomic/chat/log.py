@@ -1,8 +1,7 @@
 """A conversation on disk: a session folder whose log has the events that matter,
 redacted.
 
-The folder is created at the first prompt, so a look at the screen leaves nothing
-behind.
+The folder is created at the first prompt, so opening the screen creates no files.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class _CountedProvider:
 
 
 class NamedAgents:
-    """Runs the agents of one call and reports their events as those of sub-agents."""
+    """Runs the agents of one call and reports their events as events of sub-agents."""
 
     _numbers = count(1)  # an agent may be called again while it works
 

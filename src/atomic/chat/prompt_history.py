@@ -26,7 +26,7 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class PromptHistory:
-    """Earlier texts, those of this project first. The file is read at the first use."""
+    """Earlier texts, this project's first. The file is read at the first use."""
 
     def __init__(self, file: Path | None, project: str = "") -> None:
         self._file = file

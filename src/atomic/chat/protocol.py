@@ -140,7 +140,7 @@ class CommandInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PickRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A row of a picker: `detail` is beside the label, `group` is the heading above."""
+    """A row of a picker: `detail` is next to the label, `group` is the heading above."""
 
     value: str
     label: str

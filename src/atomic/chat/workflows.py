@@ -45,7 +45,7 @@ ANSWERS_BY_INBOX = {"ATOMIC_ANSWERS": "inbox"}
 _CHUNK = 1 << 18  # bytes of a read
 _MOST_UNREAD = 1 << 20  # bytes
 _FORCE_GRACE = 1.0  # seconds
-_DRAWING_COLUMNS = 40  # the panel beside the transcript is narrow
+_DRAWING_COLUMNS = 40  # the panel next to the transcript is narrow
 _BRIEF = 512  # events between two looks at the other tasks
 
 _log = logging.getLogger(__name__)
@@ -74,9 +74,7 @@ class WorkflowRuns:
         self._background = BackgroundTasks()
 
     async def start(self, run: Run, words: Sequence[str], *, title: str, cwd: Path, prompt: str = "") -> End:
-        """Start `atomic` with these arguments and show the run that it starts, to its
-        end.
-        """
+        """Start `atomic` with these arguments and show its run until it ends."""
         child = _Child(words, cwd, prompt)
         # Before anything is awaited: from now on there is something to stop.
         run.interrupt = lambda: child.send(signal.SIGINT)
@@ -137,7 +135,13 @@ class WorkflowRuns:
             self._answer(session, question, answers)
 
         self._questions.open(id, run, question, node, on_answer)
-        self._background.start(self._until_answered(mine, question.id, id, run))
+
+        async def close_when_answered_elsewhere() -> None:
+            while not run.is_over and _is_open(mine, question.id):  # noqa: ASYNC110  # a file tells it
+                await asyncio.sleep(POLL_SECONDS)
+            self._questions.close(id)
+
+        self._background.start(close_when_answered_elsewhere())
 
     def _answer(self, session: Session, question: Question, answers: Answers | None) -> None:
         """Pass the answer on.
@@ -151,12 +155,6 @@ class WorkflowRuns:
         with suppress(SessionError):
             session.reload()
         session.leave_answer(question.id, list(given) if question.multi_select else ", ".join(given))
-
-    async def _until_answered(self, session: Session, question: str, id: str, run: Run) -> None:
-        """Close the question when it was answered elsewhere."""
-        while not run.is_over and _is_open(session, question):  # noqa: ASYNC110  # a file tells it
-            await asyncio.sleep(POLL_SECONDS)
-        self._questions.close(id)
 
     async def _draw(self, run: Run, session: Session) -> None:
         """Send the drawing of the workflow's graph, if its file can be loaded."""

@@ -42,8 +42,8 @@ from atomic.tui.themes import parse_colour, register, shown_name, textual_name, 
 from atomic.tui.transcript.welcome import is_welcome
 from atomic.tui.watchdog import Watchdog
 from atomic.tui.widgets.header import Header
+from atomic.tui.widgets.popup import QueueView
 from atomic.tui.widgets.prompt import HINTS_OF_POPUP, Prompt
-from atomic.tui.widgets.queue import QueueView
 from atomic.tui.widgets.status import IDLE_HINTS, StatusLine
 from atomic.tui.widgets.transcript import TranscriptView
 
@@ -416,8 +416,8 @@ class AtomicApp(App[str], inherit_bindings=False):
         await super().on_event(event)
 
     async def run_named(self, action: str) -> None:
-        """Run `action_NAME` of the app, the transcript or the prompt."""
-        for target in (self, self.transcript, self.prompt):
+        """Run `action_NAME` of the app, the transcript, the prompt or its text."""
+        for target in (self, self.transcript, self.prompt, self.prompt.area):
             if await self.run_action(action, target):
                 return
 
@@ -600,7 +600,7 @@ class AtomicApp(App[str], inherit_bindings=False):
         self.is_reading = False
         self.transcript.clear_cursor()
         self._hint(IDLE_HINTS)
-        self.prompt.focus_text()
+        self.prompt.area.focus()
 
     def action_block_copy(self) -> None:
         """Copy the selection, or else the block."""

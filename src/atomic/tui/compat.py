@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,8 @@ class TextualVersionError(AtomicError):
 def install() -> None:
     """Install the patches, once per process. Raises TextualVersionError."""
     found = _textual_version()
-    if not OLDEST <= _numbers(found) < BELOW:
+    numbers = tuple(int(part) for part in found.split(".")[:3] if part.isdecimal())
+    if not OLDEST <= numbers < BELOW:
         raise TextualVersionError(found)
     XTermParser.feed = _feed
     XTermParser.tick = _tick
@@ -73,10 +74,6 @@ def _textual_version() -> str:
     from importlib.metadata import version
 
     return version("textual")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())
 
 
 def _dotted(numbers: tuple[int, ...]) -> str:
@@ -147,7 +144,8 @@ def _feed(self: XTermParser, data: str) -> Iterable[Message]:
         else:
             ended, data = _until_end(state, data)
             if ended is not None:
-                yield from _pasted(self, ended)
+                for message in _feed_as_it_was(self, BRACKETED_PASTE_END):
+                    yield events.Paste(ended) if isinstance(message, events.Paste) else message
 
 
 def _until_paste(state: _Pasting, data: str) -> tuple[str, str]:
@@ -179,11 +177,6 @@ def _until_end(state: _Pasting, data: str) -> tuple[str | None, str]:
     state.tail = ""
     state.parts = None
     return text, seen[at + len(BRACKETED_PASTE_END) :]
-
-
-def _pasted(parser: XTermParser, text: str) -> Iterator[Message]:
-    for message in _feed_as_it_was(parser, BRACKETED_PASTE_END):
-        yield events.Paste(text) if isinstance(message, events.Paste) else message
 
 
 def _tick(self: XTermParser) -> Iterable[Message]:

@@ -67,16 +67,17 @@ class Desktop:
 
     def copy(self, text: str, if_empty: str) -> None:
         """Copy a text and report how, or show `if_empty`."""
+
+        async def work() -> None:
+            written: list[str] = []
+            report = await asyncio.to_thread(copy, text, written.append)
+            compat.write(self._app, "".join(written))
+            self._app.say(report)
+
         if text:
-            self._app.run_in_background(self._copy(text))
+            self._app.run_in_background(work())
         else:
             self._app.say(if_empty)
-
-    async def _copy(self, text: str) -> None:
-        written: list[str] = []
-        report = await asyncio.to_thread(copy, text, written.append)
-        compat.write(self._app, "".join(written))
-        self._app.say(report)
 
     def edit(self, text: str, editor: str | None) -> str | None:
         """Return the text after the user has edited it, or None if that failed."""

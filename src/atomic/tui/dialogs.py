@@ -128,11 +128,11 @@ class Dialogs:
 
     def show_palette(self) -> None:
         """List all commands and actions, and run the chosen one."""
-        from atomic.tui.screens.lists import Action, PaletteScreen
+        from atomic.tui.screens.lists import PaletteScreen
 
         app = self._app
         actions = [
-            Action(action.name, action.description, app.keys.shown(action.name))
+            (action.name, action.description, app.keys.shown(action.name))
             for action in TABLE
             if action.where in (Where.ANYWHERE, Where.EMPTY) and action.name not in _NOT_IN_PALETTE
         ]

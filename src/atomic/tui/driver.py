@@ -20,6 +20,7 @@ import select
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event
 from time import monotonic
 from typing import Any
@@ -56,15 +57,12 @@ class OrderedKeys(Driver):
         if isinstance(message, events.Key | events.Paste):
             kind = isinstance(message, events.Key) and message.is_printable
             if self._last_kind is not None and kind is not self._last_kind:
-                self._settle()
+                # Wait until earlier keys have passed every queue on their way.
+                done = Event()
+                asyncio.run_coroutine_threadsafe(self._walk(done), self._loop)
+                done.wait(_SETTLE)
             self._last_kind = kind
         super().process_message(message)
-
-    def _settle(self) -> None:
-        """Wait until earlier keys have passed every queue on their way."""
-        done = Event()
-        asyncio.run_coroutine_threadsafe(self._walk(done), self._loop)
-        done.wait(_SETTLE)
 
     async def _walk(self, done: Event) -> None:
         """Follow the way of a key: the app, the focused widget, and its ancestors back
@@ -120,17 +118,13 @@ class BackgroundFilter:
             self._is_done = True
             self._hear(match[1].decode("ascii", "replace"))
             return data[: match.start()] + data[match.end() :]
-        begin = _begin_of_answer(data)
-        self._held = data[begin:]
+        begin = data.rfind(b"\x1b]")
+        rest = data[begin:]
+        is_unfinished = begin >= 0 and len(rest) <= _LONGEST and rest[: len(_BEGIN)] == _BEGIN[: len(rest)]
+        if not is_unfinished:
+            return data
+        self._held = rest
         return data[:begin]
-
-
-def _begin_of_answer(data: bytes) -> int:
-    """Return where an unfinished reply begins, or the length of the data."""
-    begin = data.rfind(b"\x1b]")
-    if begin < 0 or len(data) - begin > _LONGEST:
-        return len(data)
-    return begin if data[begin : begin + len(_BEGIN)] == _BEGIN[: len(data) - begin] else len(data)
 
 
 TWICE = 1.0  # seconds between two presses of Ctrl+C that leave at once
@@ -217,19 +211,13 @@ class _ScreenDriver(OrderedKeys, LinuxDriver):
             if self._reading in ready:
                 break
             data = b""
-            if self.fileno in ready and not (data := self._read()):
-                self._terminal_is_gone()
-                break
+            if self.fileno in ready:
+                with suppress(OSError):
+                    data = os.read(self.fileno, 64 * 1024)
+                if not data:  # the terminal is gone
+                    self._app.call_later(self._app.exit, None, ExitCode.HUNG_UP)
+                    break
         os.close(self._reading)
-
-    def _read(self) -> bytes:
-        try:
-            return os.read(self.fileno, 64 * 1024)
-        except OSError:
-            return b""
-
-    def _terminal_is_gone(self) -> None:
-        self._app.call_later(self._app.exit, None, ExitCode.HUNG_UP)
 
     def process_message(self, message: Message) -> None:
         if isinstance(message, events.Key) and message.key == "ctrl+c":

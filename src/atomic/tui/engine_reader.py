@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -68,55 +68,52 @@ class EngineReader:
             self._call_later(self._apply_slice)
 
 
-_Delta = TextDelta | ThinkingDelta | ToolOutput
-_Key = tuple[object, ...]
-
-
 def merged(waiting: Iterable[ChatEvent]) -> Iterator[ChatEvent]:
-    """Yield the same news in the same order.
+    """Yield the same events in the same order.
 
     Neighbours that continue the same text are joined.
     """
-    key: _Key | None = None
+    stream: object = None  # what the held events belong to
     held: list[ChatEvent] = []
-    for news in waiting:
-        own = _key(news)
-        if held and (own is None or own != key):
-            yield _join(held)
+    texts: list[str] = []
+    for event in waiting:
+        own, text = _piece(event)
+        if held and (own is None or own != stream):
+            yield _joined(held, texts)
             held.clear()
-        held.append(news)
-        key = own
+            texts.clear()
+        held.append(event)
+        texts.append(text)
+        stream = own
     if held:
-        yield _join(held)
+        yield _joined(held, texts)
 
 
-def _key(news: ChatEvent) -> _Key | None:
-    """Return what a piece of text belongs to.
+def _piece(event: ChatEvent) -> tuple[object, str]:
+    """Return what a piece of text belongs to, and the text.
 
-    None if the news are not a piece of text.
+    None and an empty string if the event is not a piece of text.
     """
-    match news:
+    match event:
         case Activity(run=run, event=TextDelta() | ThinkingDelta() | ToolOutput() as delta):
-            return run, *_stream(delta)
+            source = (run,)
         case WorkflowActivity(
             run=run, event=AgentActivity(event=TextDelta() | ThinkingDelta() | ToolOutput() as delta) as activity
         ):
-            return run, activity.node, activity.task, activity.role, *_stream(delta)
-        case ShellOutput(run=run):
-            return run, ShellOutput
+            source = (run, activity.node, activity.task, activity.role)
+        case ShellOutput(run=run, text=text):
+            return (run, ShellOutput), text
         case _:
-            return None
+            return None, ""
+    tool = delta.id if isinstance(delta, ToolOutput) else None
+    return (source, type(delta), delta.agent, tool), delta.text
 
 
-def _stream(delta: _Delta) -> _Key:
-    return type(delta), delta.agent, delta.id if isinstance(delta, ToolOutput) else None
-
-
-def _join(held: list[ChatEvent]) -> ChatEvent:
+def _joined(held: Sequence[ChatEvent], texts: Sequence[str]) -> ChatEvent:
     first = held[0]
     if len(held) == 1:
         return first
-    text = "".join(_text(news) for news in held)
+    text = "".join(texts)
     match first:
         case Activity(event=delta):
             return msgspec.structs.replace(first, event=msgspec.structs.replace(delta, text=text))
@@ -125,15 +122,3 @@ def _join(held: list[ChatEvent]) -> ChatEvent:
             return msgspec.structs.replace(first, event=activity)
         case _:
             return msgspec.structs.replace(first, text=text)
-
-
-def _text(news: ChatEvent) -> str:
-    match news:
-        case Activity(event=TextDelta() | ThinkingDelta() | ToolOutput() as delta):
-            return delta.text
-        case WorkflowActivity(event=AgentActivity(event=TextDelta() | ThinkingDelta() | ToolOutput() as delta)):
-            return delta.text
-        case ShellOutput(text=text):
-            return text
-        case _:
-            return ""

@@ -6,35 +6,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from enum import Flag
-from typing import Generic, TypeVar
 
 from atomic.tui.state.model import DURATIONS, Changes
-
-Flags = TypeVar("Flags", bound=Flag)
 
 FRAME = 1 / 15  # seconds: shortest time between two frames
 QUIET = 0.06  # seconds after a key in which another key is likely
 HOLD = 0.2  # seconds that keys may delay a frame
+TICK = 1.0  # seconds between two frames that only update durations
 
 
-class FrameClock(Generic[Flags]):
+class FrameClock:
     """Collects changes and decides when to show them."""
 
-    def __init__(self, nothing: Flags, *, frame: float = FRAME, quiet: float = QUIET, hold: float = HOLD) -> None:
-        self._nothing = nothing
-        self._waiting = nothing
-        self._frame = frame
-        self._quiet = quiet
-        self._hold = hold
-        self._last = self._key = float("-inf")
-        self._since = 0.0
+    def __init__(self) -> None:
+        self._waiting = Changes.NONE
+        self._last = float("-inf")  # when the last frame was painted
+        self._key = float("-inf")  # when the last key arrived
+        self._since = 0.0  # when the first of the waiting changes was marked
 
-    def mark(self, changes: Flags, now: float) -> None:
+    def mark(self, changes: Changes, now: float) -> None:
         """Add changes to the next frame."""
-        if changes == self._nothing:
-            return
-        if self._waiting == self._nothing:
+        if not self._waiting:
             self._since = now
         self._waiting |= changes
 
@@ -42,29 +34,22 @@ class FrameClock(Generic[Flags]):
         """Note that a key arrived; its effect is painted first."""
         self._key = now
 
-    @property
-    def is_waiting(self) -> bool:
-        return self._waiting != self._nothing
-
     def next_frame(self) -> float | None:
         """Return when the next frame is due, or None if nothing has changed."""
-        if not self.is_waiting:
+        if not self._waiting:
             return None
-        due = max(self._since, self._last + self._frame)
-        return max(due, min(self._key + self._quiet, self._since + self._hold))
+        due = max(self._since, self._last + FRAME)
+        return max(due, min(self._key + QUIET, self._since + HOLD))
 
-    def take(self, now: float) -> Flags:
+    def take(self, now: float) -> Changes:
         """Return the changes to paint now, or no changes if it is too early."""
         due = self.next_frame()
         if due is None or now < due:
-            return self._nothing
+            return Changes.NONE
         taken = self._waiting
-        self._waiting = self._nothing
+        self._waiting = Changes.NONE
         self._last = now
         return taken
-
-
-TICK = 1.0  # seconds between two frames that only update durations
 
 
 class FrameLoop:
@@ -77,7 +62,7 @@ class FrameLoop:
         monotonic: Callable[[], float],
     ) -> None:
         """`call_later` queues a call after pending messages."""
-        self._clock: FrameClock[Changes] = FrameClock(Changes.NONE)
+        self._clock = FrameClock()
         self._paint = paint
         self._call_later = call_later
         self._monotonic = monotonic
@@ -107,8 +92,13 @@ class FrameLoop:
         """Plan a frame that updates durations in a second, unless one is planned
         already.
         """
+
+        def tick() -> None:
+            self._tick_timer = None
+            self.mark(DURATIONS)
+
         if self._tick_timer is None:
-            self._tick_timer = asyncio.get_running_loop().call_later(TICK, self._run_tick)
+            self._tick_timer = asyncio.get_running_loop().call_later(TICK, tick)
 
     def stop(self) -> None:
         """Cancel the timers."""
@@ -129,7 +119,3 @@ class FrameLoop:
         if changes:
             self._paint(changes)
         self._set_timer()
-
-    def _run_tick(self) -> None:
-        self._tick_timer = None
-        self.mark(DURATIONS)

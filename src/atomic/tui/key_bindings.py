@@ -186,8 +186,12 @@ class Keymap:
 def keymap(remapped: Mapping[str, Sequence[str]] | None = None) -> tuple[Keymap, tuple[str, ...]]:
     """Return the keymap with the remapped keys of the config, and warnings about them."""
     warnings: list[str] = []
-    own = {name: _read(name, keys, warnings) for name, keys in (remapped or {}).items() if _is_known(name, warnings)}
-    own = {name: keys for name, keys in own.items() if keys is not None}
+    own: dict[str, tuple[str, ...]] = {}
+    for name, keys in (remapped or {}).items():
+        if name not in _BY_NAME:
+            warnings.append(f"keys.{name}: there is no such action{did_you_mean(name, _BY_NAME)}")
+        elif (read := _read(name, keys, warnings)) is not None:
+            own[name] = read
     taken: dict[tuple[str, Where], str] = {}
     result: dict[str, tuple[str, ...]] = {}
     # Remapped actions take precedence.
@@ -195,13 +199,6 @@ def keymap(remapped: Mapping[str, Sequence[str]] | None = None) -> tuple[Keymap,
         action = _BY_NAME[name]
         result[name] = _free(action, own.get(name, action.keys), taken, warnings)
     return Keymap(result), tuple(warnings)
-
-
-def _is_known(name: str, warnings: list[str]) -> bool:
-    if name in _BY_NAME:
-        return True
-    warnings.append(f"keys.{name}: there is no such action{did_you_mean(name, _BY_NAME)}")
-    return False
 
 
 def _read(name: str, keys: Sequence[str], warnings: list[str]) -> tuple[str, ...] | None:

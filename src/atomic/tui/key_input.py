@@ -39,7 +39,7 @@ class KeyInput:
         if isinstance(event, events.Key):
             return await self._handle_key(event.key) or (self._is_typing() and app.prompt.type(event))
         if self._is_typing():
-            app.prompt.paste(event.text)
+            app.prompt.area.paste(event.text)
             return True
         return app.is_reading and not app.dialogs.has_one
 
@@ -70,7 +70,7 @@ class KeyInput:
         app = self._app
         if app.dialogs.has_one or app.is_reading:
             return False
-        app.prompt.focus_text()
+        app.prompt.area.focus()
         return True
 
     async def _handle_key(self, key: str) -> bool:

@@ -29,12 +29,13 @@ def first_frame(columns: int, rows: int, *, colours: bool) -> str:
     """
     lines = {1: f" {NAME}", rows - 2: "─" * columns, rows - 1: " › ", rows: f" {HINT}"}
     dim, plain = (DIM, PLAIN) if colours else ("", "")
-    parts = [f"\x1b[{row};1H{dim}{_cut(text, columns)}{plain}" for row, text in sorted(lines.items()) if row >= 1]
-    return "".join(parts) + (f"\x1b[{rows - 1};4H{REVERSE} {PLAIN}" if rows > 1 and columns > 3 else "")
-
-
-def _cut(text: str, columns: int) -> str:
-    return text if len(text) <= columns else text[: max(0, columns - 1)] + "…"
+    frame = ""
+    for row, text in sorted(lines.items()):
+        if len(text) > columns:
+            text = text[: max(0, columns - 1)] + "…"
+        if row >= 1:
+            frame += f"\x1b[{row};1H{dim}{text}{plain}"
+    return frame + (f"\x1b[{rows - 1};4H{REVERSE} {PLAIN}" if rows > 1 and columns > 3 else "")
 
 
 def frame_here() -> str:
@@ -84,13 +85,15 @@ def show(request: ChatRequest, run_screen: RunScreen | None = None) -> int:
         terminal.take(frame_here())
         from atomic.tui.supervisor import supervise
 
-        return supervise(terminal, lambda report: (run_screen or _run_screen)(request, terminal, report))
+        def work(report: Report) -> int:
+            """Import the app and run it, in the child process."""
+            if run_screen is not None:
+                return run_screen(request, terminal, report)
+            from atomic.tui import screen
+
+            return screen.run_screen(request, terminal, report)
+
+        return supervise(terminal, work)
     finally:
         if terminal.is_taken:
             terminal.give_back()
-
-
-def _run_screen(request: ChatRequest, terminal: Terminal, report: Report) -> int:
-    from atomic.tui.screen import run_screen
-
-    return run_screen(request, terminal, report)

@@ -4,26 +4,63 @@ one overlay.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
 from textual.css.scalar import Scalar, Unit
 
-from atomic.tui.state.model import Screen
+from atomic.tui.state.model import QuestionEntry, Screen
+from atomic.tui.text import MUTED, content, fit, heading, one_line, windowed
 from atomic.tui.widgets.agents import AgentPanel
 from atomic.tui.widgets.graph import GraphPanel, GraphStrip
-from atomic.tui.widgets.inbox import InboxPanel
-from atomic.tui.widgets.panel import Panel
+from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 from atomic.tui.widgets.tasks import TaskPanel, TaskStrip
 
 if TYPE_CHECKING:
-    from atomic.tui.state.model import Screen
     from atomic.tui.widgets.transcript import TranscriptView
 
 
 SIDE_COLUMNS = 36
 _GRAPH_PART = 0.45  # minimum share of the height for the graph
+
+
+class InboxPanel(Panel):
+    """One row for each open question."""
+
+    DEFAULT_CSS = """
+    InboxPanel { height: auto; max-height: 6; }
+    """
+
+    def wanted(self) -> int:
+        """Return the wanted rows, limited to leave room for other panels."""
+        return min(6, super().wanted())
+
+    def has_something(self) -> bool:
+        """Return whether a question is open."""
+        return bool(self.state.questions)
+
+    def rows(self, width: int, height: int) -> list[Content]:
+        """Return a heading and a row for each question."""
+        return inbox_lines(list(self.state.questions.values()), width, height, self.shift, self.keys)
+
+
+def inbox_lines(
+    questions: list[QuestionEntry], width: int, height: int, shift: int = 0, keys: Mapping[str, str] = KEYS
+) -> list[Content]:
+    """Return the panel's lines for this size."""
+    count = "1 question" if len(questions) == 1 else f"{len(questions)} questions"
+    head = heading(
+        content((f"? {count}", "bold $warning"), (key_hint(keys, "questions", "answers", "  "), MUTED)), width
+    )
+    rows: list[Content] = []
+    for entry in questions:
+        who = one_line(entry.who)
+        said = one_line(entry.question.header or entry.question.text)
+        rows.append(fit(content(("? ", "$warning"), (f"{who} " if who else "", "bold"), said), width))
+    return [head, *windowed(rows, height - 1, max(0, shift))]
 
 
 class SidePanels(Vertical):
@@ -44,11 +81,6 @@ class SidePanels(Vertical):
         """Yield the panels, open questions first."""
         yield from self.panels
 
-    def sync(self, screen: Screen, now: float) -> None:
-        """Pass the state to all panels."""
-        for panel in self.panels:
-            panel.sync(screen, now)
-
     def share(self, height: int) -> None:
         """Limit the graph to the rows that other panels leave, at least to its minimum
         share.
@@ -62,10 +94,6 @@ class SidePanels(Vertical):
             self._graph.styles.clear_rule("max_height")
         elif self._graph.styles.max_height != (size := Scalar(most, Unit.CELLS, Unit.CELLS)):
             self._graph.styles.max_height = size
-
-    def has_something(self) -> bool:
-        """Return whether any panel has something to show."""
-        return any(panel.has_something() for panel in self.panels)
 
 
 WIDE = 100  # columns from which the panels are next to the transcript

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from textual.app import App
@@ -78,20 +77,17 @@ def run_app(make: Callable[[str], App[Any]], terminal: Terminal, report: Report)
     ahead = BackgroundFilter(colours.append).strip(read_ready())
     app = make(colours[0] if colours else "")
 
-    app.driver_class = driver_for(terminal, report, ahead, partial(_set_background, app))
+    def set_background(colour: str) -> None:
+        """Pass on a colour that arrived after the start. Called in the input thread."""
+        if isinstance(app, AdaptsToBackground):
+            app.call_later(app.set_background, colour)
+
+    app.driver_class = driver_for(terminal, report, ahead, set_background)
     code = asyncio.run(_until_left(app, report))
     if report.is_orphan:
-        _conclude_alone(terminal, report)
+        terminal.give_back(has_left=report.has_left)
+        write("".join(f"{line}\r\n" for line in resume_hints(report.last_word, report.ways)))
     return code
-
-
-def _set_background(app: App[Any], colour: str) -> None:
-    """Pass on a background colour that arrived after the start.
-
-    Called in the input thread.
-    """
-    if isinstance(app, AdaptsToBackground):
-        app.call_later(app.set_background, colour)
 
 
 async def _until_left(app: App[Any], report: Report) -> int:
@@ -101,34 +97,27 @@ async def _until_left(app: App[Any], report: Report) -> int:
     workflows keep running then.
     """
     loop = asyncio.get_running_loop()
+
+    def end(code: int) -> None:
+        report.ends()
+        app.exit(None, code)
+
+    def leave_alone() -> None:
+        """End the app after the supervisor was killed: only this process can restore
+        the terminal.
+        """
+        report.is_orphan = True
+        loop.remove_reader(report.supervisor)
+        app.exit(None, 1)
+
     for number in SIGNALS:
-        loop.add_signal_handler(number, _end, app, report, ExitCode.SIGNALLED + number)
-    loop.add_reader(report.supervisor, _leave_alone, app, report)
+        loop.add_signal_handler(number, end, ExitCode.SIGNALLED + number)
+    loop.add_reader(report.supervisor, leave_alone)
     try:
         await app.run_async()
     finally:
         loop.remove_reader(report.supervisor)
     return app.return_code or 0
-
-
-def _end(app: App[Any], report: Report, code: int) -> None:
-    report.ends()
-    app.exit(None, code)
-
-
-def _leave_alone(app: App[Any], report: Report) -> None:
-    """End the app after the supervisor was killed: only this process can restore the
-    terminal.
-    """
-    report.is_orphan = True
-    asyncio.get_running_loop().remove_reader(report.supervisor)
-    app.exit(None, 1)
-
-
-def _conclude_alone(terminal: Terminal, report: Report) -> None:
-    terminal.give_back(has_left=report.has_left)
-    lines = resume_hints(report.last_word, report.ways)
-    write("".join(f"{line}\r\n" for line in lines))
 
 
 class ReportingClient:
@@ -166,18 +155,14 @@ class ReportingClient:
                 is_elsewhere = resume.startswith(("/resume", "atomic attach"))
                 self._report.way(flow.session, _goes_on(flow) if is_elsewhere else _resume(resume))
             case Left(message=message):
-                self._report.last(self._with_others(message))
+                # The engine omits workflows that were paused before.
+                ways = self._report.ways.items()
+                others = [way for id, way in ways if id != "chat" and way and id not in message]
+                self._report.last("\n".join(filter(None, (message, *others))))
             case _:
                 pass
         if isinstance(event, RunStarted | History) and self._session:
             self._report.way("chat", _resume(f"atomic chat --resume {self._session}"))
-
-    def _with_others(self, message: str) -> str:
-        """Add resume hints for workflows that were paused before, which the engine
-        omits.
-        """
-        flows = {id: way for id, way in self._report.ways.items() if id != "chat" and way and id not in message}
-        return "\n".join(filter(None, (message, *flows.values())))
 
 
 def _goes_on(flow: RunStarted) -> str:

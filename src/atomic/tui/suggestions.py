@@ -65,7 +65,8 @@ def offer(text: str, cursor: int, dismissed: bool, known: Known) -> Offer:
     if dismissed:
         return Offer()
     if known.history is not None:
-        return _texts(known.history, cursor)
+        rows = tuple(Suggestion(" ".join(text.split()), text, 0) for text in known.history[:_MOST])
+        return Offer(OfferKind.HISTORY, rows, note="" if rows else "Nothing that was sent before fits")
     if text.lstrip().startswith("/"):
         return _commands(text, cursor, known.registry)
     query = mention_at(text, cursor)
@@ -125,18 +126,10 @@ def _mentions(query: str, cursor: int, known: Known) -> Offer:
     # Until the reply for this prefix arrives, matches of the prefix before are better
     # than an empty list.
     files = [path for path in paths if asked == query or folded in path.casefold()]
-    rows = (*agents, *(Suggestion(f"@{path}", f"@{_word(path)} ", start) for path in files))
+    quoted = [f'"{path}"' if re.search(r"\s", path) else path for path in files]
+    rows = (*agents, *(Suggestion(f"@{path}", f"@{word} ", start) for path, word in zip(files, quoted, strict=True)))
     note = "" if rows or asked != query else "No file or agent fits"
     return Offer(OfferKind.MENTIONS, rows[:_MOST], note=note) if rows or note else Offer()
-
-
-def _word(path: str) -> str:
-    return f'"{path}"' if re.search(r"\s", path) else path
-
-
-def _texts(texts: Sequence[str], cursor: int) -> Offer:
-    rows = tuple(Suggestion(" ".join(text.split()), text, 0) for text in texts[:_MOST])
-    return Offer(OfferKind.HISTORY, rows, note="" if rows else "Nothing that was sent before fits")
 
 
 def registry_of(commands: Iterable[CommandInfo]) -> CommandRegistry:

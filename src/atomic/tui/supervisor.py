@@ -152,7 +152,10 @@ class Supervisor:
         poll.register(woken, select.POLLIN)
         poll.register(self._reports, select.POLLIN)
         while True:
-            ready = dict(poll.poll(self._patience()))
+            patience = None
+            if self._deadline is not None:
+                patience = max(0, int((self._deadline - monotonic()) * 1000) + 1)
+            ready = dict(poll.poll(patience))
             if woken in ready:
                 os.read(woken, 4096)
             if self._reports in ready and not self._read_reports():
@@ -171,14 +174,11 @@ class Supervisor:
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _wake)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)  # it only has to exist
         for number in _FORWARDED:
             if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
                 signal.signal(number, self._forward)
         return woken
-
-    def _patience(self) -> int | None:
-        return None if self._deadline is None else max(0, int((self._deadline - monotonic()) * 1000) + 1)
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
         """Forward a signal to the screen. It is killed if it does not end in time."""
@@ -238,7 +238,9 @@ class Supervisor:
 
     def conclude(self, status: int, said: int) -> int:
         """Print what happened and how to resume, and return the exit code."""
-        lines = [self._trouble(status, _text_of(said)), *resume_hints(self.last_word, self.ways)]
+        size = os.fstat(said).st_size
+        text = os.pread(said, _MOST_SHOWN, max(0, size - _MOST_SHOWN)).decode("utf-8", "replace")
+        lines = [self._trouble(status, text), *resume_hints(self.last_word, self.ways)]
         tell("".join(f"{line}\n" for line in lines if line))
         return self._exit_code(status)
 
@@ -270,10 +272,6 @@ class Supervisor:
         return ExitCode.FAILED
 
 
-def _wake(number: int, frame: FrameType | None) -> None:
-    """Do nothing: the handler only has to exist."""
-
-
 def resume_hints(last_word: str | None, ways: dict[str, str]) -> list[str]:
     """Return the engine's final message if there is one, otherwise the known resume
     hints.
@@ -296,9 +294,3 @@ def _name_of(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _text_of(said: int) -> str:
-    """Return the end of a file's text."""
-    size = os.fstat(said).st_size
-    return os.pread(said, _MOST_SHOWN, max(0, size - _MOST_SHOWN)).decode("utf-8", "replace")

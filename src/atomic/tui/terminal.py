@@ -97,18 +97,12 @@ def _await_silence() -> None:
     write(_ARE_YOU_THERE)
     end = monotonic() + _PATIENCE
     heard = b""
-    while (left := end - monotonic()) > 0 and not _is_answered(heard):
-        if not select.select([KEYBOARD], [], [], left)[0]:
-            return
+    while (left := end - monotonic()) > 0 and select.select([KEYBOARD], [], [], left)[0]:
         piece = os.read(KEYBOARD, 64 * 1024)
-        if not piece:
-            return
         heard = heard[-64:] + piece
-
-
-def _is_answered(heard: bytes) -> bool:
-    begin = heard.rfind(b"\x1b[?")
-    return begin >= 0 and b"c" in heard[begin:]
+        begin = heard.rfind(b"\x1b[?")
+        if not piece or (begin >= 0 and b"c" in heard[begin:]):
+            return
 
 
 def _raw(before: list[Any]) -> list[Any]:

@@ -77,81 +77,88 @@ def _luminance(colour: tuple[int, int, int]) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _theme(
-    name: str,
-    *,
-    dark: bool,
-    background: str,
-    surface: str,
-    panel: str,
-    chosen: str,
-    selection: str,
-    text: str,
-    muted: str,
-    line: str,
-    primary: str,
-    secondary: str,
-    accent: str,
-    success: str,
-    warning: str,
-    error: str,
-) -> Theme:
+# The colours of the themes that do not use the terminal's own.
+_COLUMNS = ("dark", "light", "contrast")
+_COLOURS = {
+    "background": ("#11141a", "#fcfcfb", "#000000"),
+    "surface": ("#181c24", "#f3f4f6", "#000000"),
+    "panel": ("#20262f", "#e9ecf0", "#101010"),
+    "chosen": ("#2a3446", "#d6e3f5", "#00336b"),
+    "selection": ("#35507a", "#b5d0f5", "#00498f"),
+    "foreground": ("#e4e7ec", "#1b2027", "#ffffff"),
+    "muted": ("#a3adba", "#525b67", "#dcdcdc"),
+    "line": ("#3d4756", "#b4bcc7", "#ffffff"),
+    "primary": ("#7cb7ff", "#0a529f", "#7fdbff"),
+    "secondary": ("#c0abff", "#583bab", "#dcc6ff"),
+    "accent": ("#ffb073", "#85400a", "#ffc58a"),
+    "success": ("#74d38f", "#15612b", "#7dff9b"),
+    "warning": ("#f0c454", "#704800", "#ffe14d"),
+    "error": ("#ff918a", "#a81c27", "#ffb3ad"),
+}
+_ROLES = ("primary", "secondary", "accent", "success", "warning", "error")
+
+# The variables of Textual's widgets, by the colour that they take.
+_VARIABLES = {
+    "foreground": (
+        "text",
+        "block-cursor-foreground",
+        "block-cursor-blurred-foreground",
+        "input-cursor-background",
+        "input-selection-foreground",
+        "screen-selection-foreground",
+    ),
+    "muted": ("text-muted", "text-disabled", "foreground-muted", "scrollbar-hover", "scrollbar-active"),
+    "line": ("border", "border-blurred", "scrollbar"),
+    "chosen": ("block-cursor-background", "block-cursor-blurred-background"),
+    "panel": ("block-hover-background", "link-background-hover"),
+    "selection": ("input-selection-background", "screen-selection-background"),
+    "background": (
+        "input-cursor-foreground",
+        "scrollbar-background",
+        "scrollbar-background-hover",
+        "scrollbar-background-active",
+        "scrollbar-corner-color",
+    ),
+    "primary": ("link-color", "link-color-hover", "footer-key-foreground"),
+}
+
+
+def _theme(name: str) -> Theme:
     """Return a theme that sets every variable, so that Textual derives none."""
+    column = _COLUMNS.index(name)
+    colours = {colour: values[column] for colour, values in _COLOURS.items()}
+    variables = {variable: colours[colour] for colour, names in _VARIABLES.items() for variable in names}
+    variables |= {f"text-{role}": colours[role] for role in _ROLES}
     return Theme(
         name=_PREFIX + name,
-        dark=dark,
-        background=background,
-        surface=surface,
-        panel=panel,
-        foreground=text,
-        primary=primary,
-        secondary=secondary,
-        accent=accent,
-        success=success,
-        warning=warning,
-        error=error,
-        variables={
-            "text": text,
-            "text-muted": muted,
-            "text-disabled": muted,
-            "foreground-muted": muted,
-            **{f"text-{role}": colour for role, colour in (
-                ("primary", primary), ("secondary", secondary), ("accent", accent),
-                ("success", success), ("warning", warning), ("error", error),
-            )},
-            "border": line,
-            "border-blurred": line,
-            "block-cursor-foreground": text,
-            "block-cursor-background": chosen,
-            "block-cursor-text-style": "bold",
-            "block-cursor-blurred-foreground": text,
-            "block-cursor-blurred-background": chosen,
-            "block-cursor-blurred-text-style": "none",
-            "block-hover-background": panel,
-            "input-cursor-background": text,
-            "input-cursor-foreground": background,
-            "input-selection-background": selection,
-            "input-selection-foreground": text,
-            "screen-selection-background": selection,
-            "screen-selection-foreground": text,
-            "scrollbar": line,
-            "scrollbar-hover": muted,
-            "scrollbar-active": muted,
-            "scrollbar-background": background,
-            "scrollbar-background-hover": background,
-            "scrollbar-background-active": background,
-            "scrollbar-corner-color": background,
-            "link-color": primary,
-            "link-color-hover": primary,
-            "link-background-hover": panel,
-            "footer-key-foreground": primary,
-        },
-    )  # fmt: skip
+        dark=name != "light",
+        background=colours["background"],
+        surface=colours["surface"],
+        panel=colours["panel"],
+        foreground=colours["foreground"],
+        primary=colours["primary"],
+        secondary=colours["secondary"],
+        accent=colours["accent"],
+        success=colours["success"],
+        warning=colours["warning"],
+        error=colours["error"],
+        variables={**variables, "block-cursor-text-style": "bold", "block-cursor-blurred-text-style": "none"},
+    )
 
 
 def _ansi() -> Theme:
     """Return a theme of the terminal's own colours: no other background, reverse video."""
     plain = "ansi_default"
+    plain_variables = (
+        *("ansi-background", "ansi-foreground", "surface-active"),  # Textual requires these three of an ANSI theme
+        *("text-muted", "text-disabled", "foreground-muted", "border", "border-blurred"),
+        *("block-cursor-foreground", "block-cursor-background"),
+        *("block-cursor-blurred-foreground", "block-cursor-blurred-background"),
+        *("input-selection-background", "input-selection-foreground"),
+        *("scrollbar", "scrollbar-hover", "scrollbar-active"),
+        *("scrollbar-background", "scrollbar-background-hover", "scrollbar-background-active"),
+        "link-background-hover",
+    )
     return Theme(
         name=_PREFIX + "ansi",
         ansi=True,
@@ -167,92 +174,14 @@ def _ansi() -> Theme:
         panel=plain,
         boost=plain,
         variables={
-            "ansi-background": plain,  # Textual's style sheet requires these three of an ANSI theme
-            "ansi-foreground": plain,
-            "surface-active": plain,
-            "text-muted": plain,
-            "text-disabled": plain,
-            "foreground-muted": plain,
-            "border": plain,
-            "border-blurred": plain,
-            "block-cursor-foreground": plain,
-            "block-cursor-background": plain,
+            **dict.fromkeys(plain_variables, plain),
+            **dict.fromkeys(_VARIABLES["primary"], "ansi_cyan"),
             "block-cursor-text-style": "reverse",
-            "block-cursor-blurred-foreground": plain,
-            "block-cursor-blurred-background": plain,
             "block-cursor-blurred-text-style": "reverse",
-            "input-selection-background": plain,
-            "input-selection-foreground": plain,
-            "scrollbar": plain,
-            "scrollbar-hover": plain,
-            "scrollbar-active": plain,
-            "scrollbar-background": plain,
-            "scrollbar-background-hover": plain,
-            "scrollbar-background-active": plain,
-            "link-color": "ansi_cyan",
-            "link-color-hover": "ansi_cyan",
-            "link-background-hover": plain,
-            "footer-key-foreground": "ansi_cyan",
         },
     )
 
 
 THEMES: Mapping[str, Theme] = MappingProxyType(
-    {
-        "dark": _theme(
-            "dark",
-            dark=True,
-            background="#11141a",
-            surface="#181c24",
-            panel="#20262f",
-            chosen="#2a3446",
-            selection="#35507a",
-            text="#e4e7ec",
-            muted="#a3adba",
-            line="#3d4756",
-            primary="#7cb7ff",
-            secondary="#c0abff",
-            accent="#ffb073",
-            success="#74d38f",
-            warning="#f0c454",
-            error="#ff918a",
-        ),
-        "light": _theme(
-            "light",
-            dark=False,
-            background="#fcfcfb",
-            surface="#f3f4f6",
-            panel="#e9ecf0",
-            chosen="#d6e3f5",
-            selection="#b5d0f5",
-            text="#1b2027",
-            muted="#525b67",
-            line="#b4bcc7",
-            primary="#0a529f",
-            secondary="#583bab",
-            accent="#85400a",
-            success="#15612b",
-            warning="#704800",
-            error="#a81c27",
-        ),
-        "ansi": _ansi(),
-        "contrast": _theme(
-            "contrast",
-            dark=True,
-            background="#000000",
-            surface="#000000",
-            panel="#101010",
-            chosen="#00336b",
-            selection="#00498f",
-            text="#ffffff",
-            muted="#dcdcdc",
-            line="#ffffff",
-            primary="#7fdbff",
-            secondary="#dcc6ff",
-            accent="#ffc58a",
-            success="#7dff9b",
-            warning="#ffe14d",
-            error="#ffb3ad",
-        ),
-    }
+    {"dark": _theme("dark"), "light": _theme("light"), "ansi": _ansi(), "contrast": _theme("contrast")}
 )

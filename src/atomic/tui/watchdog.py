@@ -72,19 +72,13 @@ class Watchdog:
             self._is_over = True
             return
         if not self._answered.wait(self._patience) and not self._is_paused:
-            stack = self._stack()
+            frame = sys._current_frames().get(self._watched)  # pyright: ignore[reportPrivateUsage]  # its only name
+            stack = "".join(traceback.format_stack(frame)) if frame is not None else "?"
             self._answered.wait()
             self._write(time.monotonic() - asked, stack)
-        self._pause_until_next(asked)
-
-    def _pause_until_next(self, asked: float) -> None:
         left = asked + self._patience - time.monotonic()
         if left > 0 and not self._is_over:
             time.sleep(left)
-
-    def _stack(self) -> str:
-        frame = sys._current_frames().get(self._watched)  # pyright: ignore[reportPrivateUsage]  # its only name
-        return "".join(traceback.format_stack(frame)) if frame is not None else "?"
 
     def _write(self, seconds: float, stack: str) -> None:
         if self._file is None or self._is_over or self._is_paused:

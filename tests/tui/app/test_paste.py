@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atomic.tui.paste import Pastes, as_typed, is_big
+from atomic.tui.widgets.prompt import Pastes, as_typed, is_big
 
 
 def test_a_large_paste_becomes_one_placeholder() -> None:

@@ -6,9 +6,8 @@ import pytest
 from textual.app import App, ComposeResult
 
 from atomic.tui.suggestions import Suggestion
-from atomic.tui.text import cells, fit
-from atomic.tui.widgets.popup import Popup
-from atomic.tui.widgets.queue import QueueView
+from atomic.tui.text import cells, fit_text
+from atomic.tui.widgets.popup import Popup, QueueView
 
 HOSTILE = "a\x1b[31m\u202eb\tc\nd 漢字 \u200be"
 ROWS = tuple(
@@ -51,4 +50,4 @@ async def test_rows_fit_the_width_and_have_no_control_characters(width: int) -> 
     ("text", "width", "shown"), [("abcdef", 4, "abc…"), ("漢字漢", 4, "漢…"), ("ab", 4, "ab  "), ("x", 0, "")]
 )
 def test_texts_fit_their_cells(text: str, width: int, shown: str) -> None:
-    assert fit(text, width, pad=text == "ab") == shown
+    assert fit_text(text, width, pad=text == "ab") == shown

@@ -11,14 +11,14 @@ from atomic.chat.protocol import CommandInfo, PickKind, PickOpened, PickRow, Sta
 from atomic.providers.events import PlanItem
 from atomic.questions import Option, Question
 from atomic.tasks import Task, TaskStatus
-from atomic.tui.screens.lists import Action, HelpScreen, KeysScreen, PaletteScreen, PickScreen
+from atomic.tui.panel_layout import inbox_lines
+from atomic.tui.screens.lists import HelpScreen, KeysScreen, PaletteScreen, PickScreen
 from atomic.tui.screens.question import QuestionScreen
 from atomic.tui.state.model import AgentEntry, NodeEntry, QuestionEntry, Queued, Screen
 from atomic.tui.text import harmless
 from atomic.tui.widgets.agents import agent_lines
 from atomic.tui.widgets.graph import graph_lines, graph_strip
 from atomic.tui.widgets.header import header_line
-from atomic.tui.widgets.inbox import inbox_lines
 from atomic.tui.widgets.status import status_line
 from atomic.tui.widgets.tasks import task_lines, task_strip
 from tests.tui.hostile import vectors
@@ -84,7 +84,7 @@ def _dialogs(some: list[str]) -> list[TextualScreen[Any]]:
         PickScreen(PickOpened(request="p", kind=PickKind.SESSION, title=some[0], rows=rows)),
         HelpScreen(commands),
         KeysScreen([(bad, bad, bad) for bad in some]),
-        PaletteScreen(commands, [Action(bad, bad, bad) for bad in some]),
+        PaletteScreen(commands, [(bad, bad, bad) for bad in some]),
         QuestionScreen(questions),
     ]
 

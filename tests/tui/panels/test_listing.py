@@ -10,14 +10,13 @@ from textual.events import Paste
 from textual.screen import Screen
 
 from atomic.chat.protocol import CommandInfo, PickRow
-from atomic.tui.screens.listing import matching
-from atomic.tui.screens.lists import Action, HelpScreen, KeysScreen, PaletteScreen, PickScreen, command_rows
+from atomic.tui.screens.lists import HelpScreen, KeysScreen, PaletteScreen, PickScreen, command_rows, matching
 from atomic.tui.text import short_hint
 from atomic.tui.themes import register, textual_name
 from tests.tui.snapshots import samples
 from tests.tui.snapshots.frames import frame_of
 
-ACTIONS = [Action("tasks", "Show the tasks", "Ctrl+T"), Action("model", "Choose a model", "F2")]
+ACTIONS = [("tasks", "Show the tasks", "Ctrl+T"), ("model", "Choose a model", "F2")]
 
 
 class _EmptyApp(App[None]):

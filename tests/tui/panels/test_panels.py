@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from atomic.chat.protocol import RunKind, StatusChanged
 from atomic.providers.events import PlanItem, Usage
 from atomic.tasks import Task, TaskStatus
+from atomic.tui.panel_layout import inbox_lines
 from atomic.tui.state.model import AgentEntry, NodeEntry, QuestionEntry, Run, RunState, Screen
+from atomic.tui.text import bar, clock, window, windowed
 from atomic.tui.widgets.agents import agent_lines, agents_shown
 from atomic.tui.widgets.graph import chain, graph_lines, workflow_shown
 from atomic.tui.widgets.header import header_line
-from atomic.tui.widgets.inbox import inbox_lines
 from atomic.tui.widgets.status import foreground, status_line
 from atomic.tui.widgets.tasks import task_lines, task_strip
-from atomic.tui.widgets.text import bar, clock, window, windowed
 from tests.tui.snapshots import samples
 
 NOW = samples.NOW

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from atomic.chat.protocol import PickKind, PickOpened
 from atomic.questions import Question
-from atomic.tui.screens.lists import Action, HelpScreen, KeysScreen, PaletteScreen, PickScreen
+from atomic.tui.screens.lists import HelpScreen, KeysScreen, PaletteScreen, PickScreen
 from atomic.tui.state.model import QuestionEntry, RunState, Screen
 from tests.tui.snapshots import samples
 from tests.tui.snapshots.capture import LARGE, NORMAL, SMALL, State
@@ -12,9 +12,9 @@ from tests.tui.snapshots.capture import LARGE, NORMAL, SMALL, State
 _ALL = (SMALL, NORMAL, LARGE)
 _FOUR = ("dark", "light", "ansi", "contrast")
 _ACTIONS = [
-    Action("tasks", "Show the tasks", "Ctrl+T"),
-    Action("copy_answer", "Copy the last answer", "Ctrl+Y"),
-    Action("model", "Choose a model", "F2"),
+    ("tasks", "Show the tasks", "Ctrl+T"),
+    ("copy_answer", "Copy the last answer", "Ctrl+Y"),
+    ("model", "Choose a model", "F2"),
 ]
 
 

@@ -10,7 +10,7 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
 from atomic.tui.state.model import Block, BlockKind
-from atomic.tui.text import fit
+from atomic.tui.text import fit_text
 from atomic.tui.transcript import blocks
 from atomic.tui.transcript.blocks import Painted, Painter, estimate, seconds
 from atomic.tui.transcript.code import coloured
@@ -72,9 +72,9 @@ def trimmed(rows: list[Row]) -> list[Row]:
 
 
 def test_fit_cuts_by_cells() -> None:
-    assert fit("日本語", 5) == "日本…"
-    assert cell_len(fit("日本語", 4)) <= 4
-    assert (fit("abc", 3), fit("abcd", 3), fit("abc", 0)) == ("abc", "ab…", "")
+    assert fit_text("日本語", 5) == "日本…"
+    assert cell_len(fit_text("日本語", 4)) <= 4
+    assert (fit_text("abc", 3), fit_text("abcd", 3), fit_text("abc", 0)) == ("abc", "ab…", "")
 
 
 def test_lists_hang_and_nest() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 from textual.content import Content
 from textual.events import Click, Event, MouseScrollDown, MouseScrollUp
@@ -13,10 +13,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
-from atomic.tui.widgets.text import MUTED, REVERSED, chosen_style, content, fit, lines_of
-
-if TYPE_CHECKING:
-    from textual.app import App
+from atomic.tui.text import MUTED, REVERSED, app_of, chosen_style, content, fit, lines_of
 
 ResultT = TypeVar("ResultT")
 
@@ -56,7 +53,9 @@ class Item:
 class RowList(Widget):
     """A list of rows in a window that follows the selection.
 
-    The dialog handles the keys.
+    The dialog handles the keys. It is not Textual's `OptionList`, which draws an option
+    always in the same way: here rows that are not selected become shorter when room is
+    scarce, and the first and last visible line count the hidden ones.
     """
 
     DEFAULT_CSS = """
@@ -152,24 +151,22 @@ class RowList(Widget):
         return (lines, owners) if len(lines) <= self._room() else self._drawn(width, short=True)
 
     def _room(self) -> int:
-        return max(1, _app(self).size.height - self.reserved)
+        return max(1, app_of(self).size.height - self.reserved)
 
     def _drawn(self, width: int, *, short: bool) -> tuple[list[Content], list[int]]:
+        style = chosen_style(self)
         lines: list[Content] = []
         owners: list[int] = []
         for at, item in enumerate(self.items):
             draw = item.short if short and item.short is not None and at != self.at else item.draw
-            drawn = [self._marked(row, width) for row in draw(width)] if at == self.at else draw(width)
+            drawn = draw(width)
+            if at == self.at and style == REVERSED:  # another colour would become the background of its text
+                drawn = [content((fit(row, width).plain, style)) for row in drawn]
+            elif at == self.at:
+                drawn = [fit(row, width).stylize_before(style) for row in drawn]
             lines += drawn
             owners += [at if item.value is not None else -1] * len(drawn)
         return lines, owners
-
-    def _marked(self, row: Content, width: int) -> Content:
-        style = chosen_style(self)
-        row = fit(row, width)
-        if style == REVERSED:  # another colour would become the background of its text
-            return content((row.plain, style))
-        return row.stylize_before(style)
 
     def _follow(self, owners: list[int], height: int, count: int) -> None:
         """Scroll so that the selected row is visible between the lines that count
@@ -223,10 +220,6 @@ class Row(Widget):
     def render(self) -> Content:
         """Draw the line."""
         return fit(self._draw(self.size.width), self.size.width)
-
-
-def _app(widget: Widget) -> App[object]:
-    return cast("App[object]", widget.app)  # pyright: ignore[reportUnknownMemberType]
 
 
 def fixed(*rows: Content) -> Item:

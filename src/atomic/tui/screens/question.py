@@ -18,8 +18,7 @@ from textual.widgets import TextArea
 from atomic.questions import Question
 from atomic.tui.screens.dialog import Dialog, Item, Row, RowList, fixed, keys_line, paragraph, wrapped
 from atomic.tui.state.model import QuestionEntry, Screen
-from atomic.tui.text import harmless, one_line
-from atomic.tui.widgets.text import MUTED, content, fit, spread
+from atomic.tui.text import MUTED, content, fit, harmless, one_line, spread
 
 _OTHER = "other"
 _AROUND = 4  # rows of the rest of the dialog: frame, title, keys

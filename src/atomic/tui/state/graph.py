@@ -16,10 +16,9 @@ from atomic.runs.events import (
     Warning,
     WorkflowEvent,
 )
-from atomic.tasks import Task
 from atomic.tui.state.model import Block, BlockKind, Changes, NodeEntry, Run, Screen
 from atomic.tui.state.run_blocks import RunBlocks
-from atomic.tui.state.text import clip
+from atomic.tui.state.tool_calls import clip
 
 _WORK = (TextDelta, ThinkingDelta, ToolStarted, SubagentStarted, SkillLoaded)
 _WORDS = {"max_cost": "The cost limit", "max_tokens": "The token limit", "max_time": "The time limit"}
@@ -62,7 +61,10 @@ class Graph:
             case LimitReached():
                 return self._blocks.note(BlockKind.WARNING, _limit(event))
             case RunStarted():
-                return self._started(event)
+                self._run.title = self._run.title or event.workflow
+                if event.resumed:
+                    return self._blocks.note(BlockKind.NOTICE, "The run continues.") | Changes.GRAPH
+                return Changes.GRAPH
             case QuestionAsked() | RunEnded():  # the engine reports these separately, with their end
                 return Changes.NONE
 
@@ -76,12 +78,6 @@ class Graph:
             if node.status == "active":
                 node.status = _ENDS.get(status, "failed")
         self._steps.clear()
-
-    def _started(self, event: RunStarted) -> Changes:
-        self._run.title = self._run.title or event.workflow
-        if event.resumed:
-            return self._blocks.note(BlockKind.NOTICE, "The run continues.") | Changes.GRAPH
-        return Changes.GRAPH
 
     def _node_started(self, event: NodeStarted, now: float) -> Changes:
         if event.step_id in self._steps:
@@ -105,7 +101,11 @@ class Graph:
             return Changes.NONE
         _, block = self._steps.pop(event.step_id)
         place = without_items(event.node)
-        status = _shown_status(event.status)
+        status = event.status  # of the block and the agents
+        if status == "completed":
+            status = "done"
+        elif status in _INTERRUPTED:
+            status = "interrupted"
         changed = Changes.GRAPH
         active = [node for node, _ in self._steps.values()]  # a node can be active several times at once
         if place not in map(without_items, active):
@@ -128,25 +128,13 @@ class Graph:
         if not self._blocks.has_voice(owner):
             if not isinstance(event.event, _WORK):
                 return self._blocks.apply(event.event, now, owner)
-            self._blocks.begin(
-                owner, event.role or without_items(event.node), self._task(event.task), now, can_return=True
-            )
+            name = event.role or without_items(event.node)
+            title = next((f" {task.title}" for task in self._screen.tasks if task.id == event.task), "")
+            task = f"#{event.task}{title}" if event.task else ""
+            self._blocks.begin(owner, name, task, now, can_return=True)
             changed = Changes.AGENTS
         self._of_node.setdefault(event.node, set()).add(owner)
         return changed | self._blocks.apply(event.event, now, owner)
-
-    def _task(self, id: str | None) -> str:
-        task: Task | None = next((task for task in self._screen.tasks if task.id == id), None)
-        if task is not None:
-            return f"#{task.id} {task.title}"
-        return f"#{id}" if id else ""
-
-
-def _shown_status(status: str) -> str:
-    """Return the status of a block or an agent after a step with this status."""
-    if status == "completed":
-        return "done"
-    return "interrupted" if status in _INTERRUPTED else status
 
 
 def _limit(event: LimitReached) -> str:

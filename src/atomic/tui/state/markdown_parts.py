@@ -47,7 +47,8 @@ class Pieces:
             self._size += len(text)
             return [Piece(text)]
         pieces: list[Piece] = []
-        for part in _lines(text):
+        # Only at newlines: other line separators of Python are part of the text.
+        for part in filter(None, re.split(r"(?<=\n)", text)):
             self._take(part, pieces)
         return pieces
 
@@ -66,7 +67,8 @@ class Pieces:
             pieces.append(Piece(part))
         else:
             self._line += part
-            if ends or _is_telling(self._line.lstrip()):
+            start = self._line.lstrip()
+            if ends or (start and (start[0] not in "`~#-*+0123456789" or len(start) >= _ENOUGH)):
                 self._decide(self._line, pieces)
         if ends:
             self._end_line()
@@ -114,12 +116,3 @@ class Pieces:
         elif found and (self._kind != "text" or not line.startswith("    ")):
             self._fence = found[1]
             self._kind = "list" if self._kind == "list" else "fence"
-
-
-def _is_telling(start: str) -> bool:
-    return start != "" and (start[0] not in "`~#-*+0123456789" or len(start) >= _ENOUGH)
-
-
-def _lines(text: str) -> list[str]:
-    """Split only at newlines: other line separators of Python are part of the text."""
-    return [part for part in re.split(r"(?<=\n)", text) if part]

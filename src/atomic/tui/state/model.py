@@ -175,3 +175,19 @@ class Screen:
     def is_busy(self) -> bool:
         """Return whether a run is active. Derived, so it cannot become stale."""
         return any(run.is_active for run in self.runs.values())
+
+
+def amount(tokens: int) -> str:
+    """Return a number of tokens as 950, 68k or 1.2M."""
+    if tokens < 1000:
+        return str(tokens)
+    return f"{tokens / 1000:.0f}k" if tokens < 999_500 else f"{tokens / 1_000_000:.1f}M"
+
+
+def spent(usage: Usage) -> str:
+    """Return the cost if it is known, otherwise the tokens, otherwise an empty string."""
+    if usage.cost is not None:
+        return f"${usage.cost:.2f}"
+    if usage.input or usage.output:
+        return f"↑{amount(usage.input)} ↓{amount(usage.output)}"
+    return ""

@@ -6,10 +6,8 @@ agents are interleaved.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, ClassVar
 
 from atomic.chat.protocol import RunKind
 from atomic.providers.events import (
@@ -34,8 +32,7 @@ from atomic.providers.events import (
 )
 from atomic.tui.state.markdown_parts import Piece, Pieces
 from atomic.tui.state.model import AgentEntry, Block, BlockKind, Changes, Run, Screen
-from atomic.tui.state.text import Clip, clip
-from atomic.tui.state.tool_calls import card
+from atomic.tui.state.tool_calls import Clip, card, clip
 
 _CLOSE_TOGETHER = frozenset({BlockKind.TOOL, BlockKind.SUBAGENT, BlockKind.THINKING, BlockKind.NODE})
 _NOTES = frozenset({BlockKind.NOTICE, BlockKind.WARNING})
@@ -89,7 +86,46 @@ class RunBlocks:
     def apply(self, event: AgentEvent, now: float, owner: str = "") -> Changes:
         """Apply an event. `owner` is the workflow agent that it belongs to."""
         self._base = owner
-        return self._FOLDS[type(event)](self, event, self._id(event.agent), now)
+        owner = self._id(event.agent)
+        match event:
+            case TextDelta():
+                return self._text(event, owner, now)
+            case ThinkingDelta():
+                return self._thinking(event, owner, now)
+            case ToolOutput():
+                return self._tool_output(event)
+            case ToolStarted():
+                return self._tool_started(event, owner, now)
+            case ToolEnded():
+                return self._tool_ended(event, now)
+            case SubagentStarted():
+                return self._subagent_started(event, owner, now)
+            case SubagentEnded():
+                return self._subagent_ended(event, now)
+            case TurnEnded():
+                return self._turn_ended(event, owner, now)
+            case UsageReported():
+                self._open_usage[self._base] = self._open_usage.get(self._base, Usage()) + event.usage
+                self._sum_usage()
+                return Changes.STATUS
+            case PlanChanged():
+                if owner:
+                    return Changes.NONE
+                self._screen.plan = event.items
+                return Changes.TASKS
+            case LimitReached():
+                return self._limit(event, owner)
+            case QuestionAsked():  # the engine reports the question separately
+                voice = self._voice(owner, now)
+                return Changes.NONE if voice is None else self._does(voice, "asks")
+            case SkillLoaded():
+                return self.note(BlockKind.NOTICE, f"Skill: {event.name}", owner)
+            case Compacted():
+                is_known = event.before is not None and event.after is not None
+                counts = f": {event.before:,} → {event.after:,} tokens" if is_known else ""
+                return self.note(BlockKind.NOTICE, f"The context was summarised{counts}.", owner)
+            case Notice():
+                return self.note(BlockKind.NOTICE, event.text, owner)
 
     def _id(self, inner: str | None) -> str:
         if not inner:
@@ -140,7 +176,9 @@ class RunBlocks:
         if voice is None:
             return Changes.NONE
         self._close(voice)
-        self._end_tools(voice, now)
+        for tool in self._tools.values():
+            if tool.voice is voice and tool.block.status == "running":
+                self.settle(tool.block, "interrupted", now)
         if voice.entry is not None and voice.entry.ended is None:
             voice.entry.status = status
             voice.entry.ended = now
@@ -186,9 +224,12 @@ class RunBlocks:
             at = _end_of(blocks, voice.head)
             block.depth = voice.head.depth + 1
             block.hidden = voice.head.folded or voice.head.hidden
-        if gap is None:
-            gap = at == 0 or _needs_gap(blocks[at - 1], block)
-        block.gap = gap
+        if gap is None and at > 0:
+            before = blocks[at - 1]
+            kinds = {before.kind, block.kind}
+            is_first_inside = before.kind is BlockKind.SUBAGENT and block.depth > before.depth
+            gap = not (is_first_inside or kinds <= _CLOSE_TOGETHER or kinds <= _NOTES)
+        block.gap = True if gap is None else gap
         blocks.insert(at, block)
         return block
 
@@ -233,7 +274,8 @@ class RunBlocks:
             return Changes.NONE
         changed = Changes.TRANSCRIPT
         if voice.pieces is None:
-            changed |= self._turn_to(voice, "writing")
+            self._close(voice)
+            changed |= self._does(voice, "writing")
             voice.pieces = Pieces()
         for piece in voice.pieces.feed(event.text):
             self._answer(voice, piece)
@@ -259,17 +301,14 @@ class RunBlocks:
             return Changes.NONE
         open = voice.open
         if open is None or open.kind is not BlockKind.THINKING:
-            changed |= self._turn_to(voice, "thinking")
+            self._close(voice)
+            changed |= self._does(voice, "thinking")
             open = voice.open = self.add(Block(0, BlockKind.THINKING, open=True, started=now), voice)
             self.live[open.id] = open
         open.text += event.text
         open.seconds = max(0.0, now - open.started)
         open.version += 1
         return changed
-
-    def _turn_to(self, voice: Voice, doing: str) -> Changes:
-        self._close(voice)
-        return self._does(voice, doing)
 
     def _close(self, voice: Voice) -> None:
         """Close the open text of an agent."""
@@ -306,7 +345,7 @@ class RunBlocks:
         self._does(voice, f"{title} {detail}".strip())
         return Changes.TRANSCRIPT | Changes.AGENTS
 
-    def _tool_output(self, event: ToolOutput, owner: str, now: float) -> Changes:
+    def _tool_output(self, event: ToolOutput) -> Changes:
         tool = self._tools.get(event.id)
         if tool is None or tool.block.status != "running":
             return Changes.NONE
@@ -315,7 +354,7 @@ class RunBlocks:
         tool.block.version += 1
         return Changes.TRANSCRIPT
 
-    def _tool_ended(self, event: ToolEnded, owner: str, now: float) -> Changes:
+    def _tool_ended(self, event: ToolEnded, now: float) -> Changes:
         tool = self._tools.get(event.id)
         if tool is None or tool.block.status != "running":
             return Changes.NONE
@@ -326,11 +365,6 @@ class RunBlocks:
         tool.said = Clip()
         self.settle(tool.block, "done" if event.error is None else "failed", now)
         return Changes.TRANSCRIPT
-
-    def _end_tools(self, voice: Voice, now: float) -> None:
-        for tool in self._tools.values():
-            if tool.voice is voice and tool.block.status == "running":
-                self.settle(tool.block, "interrupted", now)
 
     # sub-agents
 
@@ -344,7 +378,7 @@ class RunBlocks:
         self.begin(id, event.name, event.task, now, parent=owner, folded=self._run.kind is not RunKind.AGENTS)
         return Changes.TRANSCRIPT | Changes.AGENTS
 
-    def _subagent_ended(self, event: SubagentEnded, owner: str, now: float) -> Changes:
+    def _subagent_ended(self, event: SubagentEnded, now: float) -> Changes:
         id = self._id(event.id)
         voice = self._voices.get(id)
         if voice is None or voice.has_ended:
@@ -394,45 +428,15 @@ class RunBlocks:
 
     # other events
 
-    def _skill(self, event: SkillLoaded, owner: str, now: float) -> Changes:
-        return self.note(BlockKind.NOTICE, f"Skill: {event.name}", owner)
-
-    def _plan(self, event: PlanChanged, owner: str, now: float) -> Changes:
-        if owner:
-            return Changes.NONE
-        self._screen.plan = event.items
-        return Changes.TASKS
-
-    def _compacted(self, event: Compacted, owner: str, now: float) -> Changes:
-        if event.before is None or event.after is None:
-            return self.note(BlockKind.NOTICE, "The context was summarised.", owner)
-        return self.note(
-            BlockKind.NOTICE, f"The context was summarised: {event.before:,} → {event.after:,} tokens.", owner
-        )
-
-    def _usage(self, event: UsageReported, owner: str, now: float) -> Changes:
-        self._open_usage[self._base] = self._open_usage.get(self._base, Usage()) + event.usage
-        return self._sum_usage()
-
-    def _sum_usage(self) -> Changes:
+    def _sum_usage(self) -> None:
         self._run.usage = sum(self._open_usage.values(), self._settled_usage)
-        return Changes.STATUS
 
-    def _limit(self, event: LimitReached, owner: str, now: float) -> Changes:
+    def _limit(self, event: LimitReached, owner: str) -> Changes:
         until = f" It serves again at {event.reset_at:%H:%M}." if event.reset_at else ""
         text = f"{event.message or 'The provider does not serve now.'}{until}"
         if owner:
             return self.note(BlockKind.WARNING, text)  # not below a sub-agent's head, which may be folded
         return self.fail(BlockKind.WARNING, text, event.message)
-
-    def _notice(self, event: Notice, owner: str, now: float) -> Changes:
-        return self.note(BlockKind.NOTICE, event.text, owner)
-
-    def _asked(self, event: QuestionAsked, owner: str, now: float) -> Changes:
-        voice = self._voice(owner, now)
-        return (
-            Changes.NONE if voice is None else self._does(voice, "asks")
-        )  # the engine reports the question separately
 
     def _turn_ended(self, event: TurnEnded, owner: str, now: float) -> Changes:
         voice = self._voices.get(owner)
@@ -451,24 +455,6 @@ class RunBlocks:
         self._sum_usage()
         return self.end_agent(owner, _STATUS.get(event.reason, "failed"), now) | Changes.STATUS
 
-    _FOLDS: ClassVar[dict[type[AgentEvent], Callable[[Any, Any, str, float], Changes]]] = {
-        TextDelta: _text,
-        ThinkingDelta: _thinking,
-        ToolStarted: _tool_started,
-        ToolOutput: _tool_output,
-        ToolEnded: _tool_ended,
-        SubagentStarted: _subagent_started,
-        SubagentEnded: _subagent_ended,
-        SkillLoaded: _skill,
-        QuestionAsked: _asked,
-        PlanChanged: _plan,
-        Compacted: _compacted,
-        UsageReported: _usage,
-        LimitReached: _limit,
-        Notice: _notice,
-        TurnEnded: _turn_ended,
-    }
-
 
 _STATUS = {EndReason.DONE: "done", EndReason.INTERRUPTED: "interrupted", EndReason.LIMIT: "limit"}
 
@@ -484,12 +470,6 @@ def _end_of(blocks: list[Block], head: Block) -> int:
     while at < len(blocks) and blocks[at].depth > head.depth:
         at += 1
     return at
-
-
-def _needs_gap(before: Block, block: Block) -> bool:
-    if before.kind is BlockKind.SUBAGENT and block.depth > before.depth:
-        return False
-    return not any({before.kind, block.kind} <= group for group in (_CLOSE_TOGETHER, _NOTES))
 
 
 def _first_line(text: str) -> str:

@@ -8,10 +8,8 @@ new run of the screen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, ClassVar
 
 import msgspec
 
@@ -41,9 +39,9 @@ from atomic.chat.protocol import (
 )
 from atomic.runs import events as wf
 from atomic.tui.state.graph import Graph
-from atomic.tui.state.model import Block, BlockKind, Changes, QuestionEntry, Queued, Run, RunState, Screen
+from atomic.tui.state.model import Block, BlockKind, Changes, QuestionEntry, Queued, Run, RunState, Screen, spent
 from atomic.tui.state.run_blocks import RunBlocks
-from atomic.tui.state.text import Clip, spent
+from atomic.tui.state.tool_calls import Clip
 
 __all__ = ["Changes", "Store"]
 
@@ -93,23 +91,57 @@ class Store:
 
     def apply(self, event: ChatEvent, now: float) -> Changes:
         """Apply one event and return the affected parts."""
-        return self._HANDLERS[type(event)](self, event, now)
-
-    def _status(self, event: StatusChanged, now: float) -> Changes:
-        is_new = bool(event.problem) and event.problem != self.screen.status.problem
-        self.screen.status = event
-        if is_new and not self.screen.blocks:  # the status line is too short for it
-            return Changes.STATUS | self._notice(ChatNotice(text=event.problem, level=Level.WARNING), now)
-        return Changes.STATUS
-
-    def _commands(self, event: CommandsListed, now: float) -> Changes:
-        self.screen.commands = event.commands
-        self.screen.agents_by_name = event.agents
-        return Changes.COMMANDS
-
-    def _activity(self, event: Activity, now: float) -> Changes:
-        active = self._find_active(event.run, now)
-        return active.blocks.apply(event.event, self._time(event.time, now)) if active else Changes.NONE
+        screen = self.screen
+        match event:
+            case Activity():
+                active = self._find_active(event.run, now)
+                return active.blocks.apply(event.event, self._time(event.time, now)) if active else Changes.NONE
+            case WorkflowActivity():
+                return self._workflow(event, now)
+            case ShellOutput():
+                return self._shell_said(event, now)
+            case RunStarted():
+                return self._started(event, now)
+            case RunEnded():
+                return self._ended(event, now)
+            case QuestionOpened():
+                return self._question(event)
+            case QuestionClosed():
+                return self._question_closed(event)
+            case StatusChanged():
+                is_new = bool(event.problem) and event.problem != screen.status.problem
+                screen.status = event
+                if is_new and not screen.blocks:  # the status line is too short for it
+                    return Changes.STATUS | self._notice(ChatNotice(text=event.problem, level=Level.WARNING))
+                return Changes.STATUS
+            case ChatNotice():
+                return self._notice(event)
+            case GraphDrawn():
+                run = screen.runs.get(event.run)
+                if run is None:
+                    return Changes.NONE
+                run.drawing = event.lines
+                run.positions = event.positions
+                return Changes.GRAPH
+            case CommandsListed():
+                screen.commands = event.commands
+                screen.agents_by_name = event.agents
+                return Changes.COMMANDS
+            case PickOpened():
+                screen.pick = event
+                return Changes.PICK
+            case ThemeSet():
+                screen.theme = event.name
+                return Changes.THEME
+            case Cleared():
+                return self._cleared()
+            case History():
+                return self._history(event, now)
+            case FilesFound():  # only the prompt needs it
+                return Changes.NONE
+            case Left():
+                screen.left = event.message
+                return Changes.LEFT
 
     def _workflow(self, activity: WorkflowActivity, now: float) -> Changes:
         active = self._find_active(activity.run, now)
@@ -118,26 +150,14 @@ class Store:
         event = activity.event
         if isinstance(event, wf.QuestionAsked):  # it may be an old one: QuestionOpened reports whether it is open
             return self._show_question(active, event.question.id, event.question.text, event.node, status="")
-        if isinstance(event, wf.RunStarted):
-            self._began(active, event.time)
+        if isinstance(event, wf.RunStarted):  # a watched run began before the screen saw it
+            active.run.started = min(active.run.started, event.time)
+            if active.head is not None:
+                active.head.started = min(active.head.started, event.time)
+                active.head.version += 1
         elif isinstance(event, wf.RunEnded):
             active.over = event.time
         return active.graph.apply(event, event.time or now)  # the log may be from yesterday
-
-    def _began(self, active: _ActiveRun, time: float) -> None:
-        """Move the start of a watched run back to its real start."""
-        active.run.started = min(active.run.started, time)
-        if active.head is not None:
-            active.head.started = min(active.head.started, time)
-            active.head.version += 1
-
-    def _drawn(self, event: GraphDrawn, now: float) -> Changes:
-        run = self.screen.runs.get(event.run)
-        if run is None:
-            return Changes.NONE
-        run.drawing = event.lines
-        run.positions = event.positions
-        return Changes.GRAPH
 
     def _shell_said(self, event: ShellOutput, now: float) -> Changes:
         active = self._find_active(event.run, now)
@@ -149,7 +169,7 @@ class Store:
         active.head.version += 1
         return Changes.TRANSCRIPT
 
-    def _notice(self, event: ChatNotice, now: float) -> Changes:
+    def _notice(self, event: ChatNotice) -> Changes:
         block = Block(next(self._ids), _LEVELS[event.level], run=event.run, text=event.text, gap=True)
         if event.markdown and event.level is Level.INFO:
             # It looks like an answer, but is not from an agent.
@@ -158,22 +178,7 @@ class Store:
         self.screen.blocks.append(block)
         return Changes.TRANSCRIPT
 
-    def _theme(self, event: ThemeSet, now: float) -> Changes:
-        self.screen.theme = event.name
-        return Changes.THEME
-
-    def _pick(self, event: PickOpened, now: float) -> Changes:
-        self.screen.pick = event
-        return Changes.PICK
-
-    def _files(self, event: FilesFound, now: float) -> Changes:
-        return Changes.NONE  # only the prompt needs it
-
-    def _left(self, event: Left, now: float) -> Changes:
-        self.screen.left = event.message
-        return Changes.LEFT
-
-    def _cleared(self, event: Cleared, now: float) -> Changes:
+    def _cleared(self) -> Changes:
         screen = self.screen
         screen.blocks.clear()
         screen.plan = ()
@@ -322,7 +327,7 @@ class Store:
 
     # questions
 
-    def _question(self, event: QuestionOpened, now: float) -> Changes:
+    def _question(self, event: QuestionOpened) -> Changes:
         active = self._active.get(event.run)
         if event.id in self.screen.questions or (active is None and (event.run or self._is_old)):
             return Changes.NONE
@@ -348,7 +353,7 @@ class Store:
         self._asked[id] = block
         return Changes.TRANSCRIPT
 
-    def _question_closed(self, event: QuestionClosed, now: float) -> Changes:
+    def _question_closed(self, event: QuestionClosed) -> Changes:
         self.screen.questions.pop(event.id, None)
         block = self._asked.pop(event.id, None)
         if block is None:
@@ -375,22 +380,18 @@ class Store:
         self._is_old = True
         try:
             for raw in event.events:
-                changed |= self._old(raw, now)
+                try:
+                    old = decode_event(raw)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    self._unreadable += 1
+                    continue
+                if isinstance(old, _OF_HISTORY):
+                    changed |= self.apply(old, now)
         finally:
             self._is_old = False
-        if event.last:
-            changed |= self._end_history(now)
-        return changed
+        return changed | self._end_history() if event.last else changed
 
-    def _old(self, raw: msgspec.Raw, now: float) -> Changes:
-        try:
-            old = decode_event(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            self._unreadable += 1
-            return Changes.NONE
-        return self.apply(old, now) if isinstance(old, _OF_HISTORY) else Changes.NONE
-
-    def _end_history(self, now: float) -> Changes:
+    def _end_history(self) -> Changes:
         """End the runs that the history left open.
 
         A workflow may still be running elsewhere.
@@ -402,9 +403,8 @@ class Store:
             changed |= self._ended(RunEnded(run=run.id, status="interrupted", message=way), run.started)
         if self._unreadable:
             many = "1 entry" if self._unreadable == 1 else f"{self._unreadable:,} entries"
-            changed |= self._notice(
-                ChatNotice(text=f"{many} of a newer Atomic could not be read.", level=Level.WARNING), now
-            )
+            text = f"{many} of a newer Atomic could not be read."
+            changed |= self._notice(ChatNotice(text=text, level=Level.WARNING))
             self._unreadable = 0
         return changed
 
@@ -474,26 +474,6 @@ class Store:
         """Close the picker."""
         self.screen.pick = None
         return Changes.PICK
-
-    _HANDLERS: ClassVar[dict[type[ChatEvent], Callable[[Any, Any, float], Changes]]] = {
-        StatusChanged: _status,
-        CommandsListed: _commands,
-        RunStarted: _started,
-        Activity: _activity,
-        WorkflowActivity: _workflow,
-        GraphDrawn: _drawn,
-        ShellOutput: _shell_said,
-        RunEnded: _ended,
-        QuestionOpened: _question,
-        QuestionClosed: _question_closed,
-        PickOpened: _pick,
-        FilesFound: _files,
-        ChatNotice: _notice,
-        ThemeSet: _theme,
-        Cleared: _cleared,
-        History: _history,
-        Left: _left,
-    }
 
 
 def _hide_below(blocks: list[Block], at: int) -> None:

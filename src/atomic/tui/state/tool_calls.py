@@ -1,13 +1,14 @@
-"""Format a tool call: title, subject and full input."""
+"""Format a tool call: title, subject and full input, and shorten long output."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from atomic.tui.state.text import clip
-
+HEAD = 8_000
+TAIL = 8_000
 _PATHS = ("file_path", "filePath", "path", "notebook_path", "file", "filename")
 _COMMANDS = ("command", "cmd", "script")
 _OTHERS = ("pattern", "query", "url", "description", "prompt", "skill", "name", "title")
@@ -31,14 +32,15 @@ def card(name: str, input: Mapping[str, Any]) -> Card:
     """Format a tool call as a card."""
     diff = _diff(input)
     about = _about(input)
-    counts = _counts(diff) if diff else ""
-    return Card(_title(name), f"{about}  {counts}".strip() if counts else about, clip(diff or _body(input)))
-
-
-def _title(name: str) -> str:
+    if diff:
+        lines = diff.splitlines()
+        added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
+        removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
+        about = f"{about}  +{added} -{removed}".strip()
+    title = name[:1].upper() + name[1:]
     if name.startswith("mcp__"):
-        return " · ".join(part for part in name.split("__")[1:] if part) or name
-    return name[:1].upper() + name[1:]
+        title = " · ".join(part for part in name.split("__")[1:] if part) or name
+    return Card(title, about, clip(diff or _body(input)))
 
 
 def _about(input: Mapping[str, Any]) -> str:
@@ -87,13 +89,6 @@ def _edit(input: Mapping[str, Any]) -> str:
     return "\n".join(line for line in lines[2:] if not line.startswith("@@")) if len(lines) > 2 else ""
 
 
-def _counts(diff: str) -> str:
-    lines = diff.splitlines()
-    added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
-    removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
-    return f"+{added} -{removed}"
-
-
 def _body(input: Mapping[str, Any]) -> str:
     command = _find(input, _COMMANDS)
     if command:
@@ -109,3 +104,48 @@ def _word(value: object) -> str:
     import msgspec
 
     return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+@dataclass(slots=True)
+class Clip:
+    """An output that grows at its end: the beginning and the end are kept."""
+
+    _head: str = ""
+    _tail: str = ""
+    _left_out: int = 0  # lines
+    _is_cut: bool = False
+
+    def add(self, text: str) -> None:
+        """Append text."""
+        room = HEAD - len(self._head)
+        if room > 0:
+            self._head += text[:room]
+            text = text[room:]
+        self._tail += text
+        if len(self._tail) > 2 * TAIL:  # rarely, so that not every delta copies it
+            self._cut()
+
+    def text(self) -> str:
+        """Return the text to show."""
+        if len(self._tail) > TAIL:
+            self._cut()
+        if not self._is_cut:
+            return self._head + self._tail
+        lines = f"{self._left_out:,} lines" if self._left_out else "a part"
+        return f"{self._head.rstrip()}\n… {lines} left out …\n{self._tail}"
+
+    def _cut(self) -> None:
+        at = len(self._tail) - TAIL
+        border = self._tail.find("\n", at, at + 400) + 1 or at  # whole lines, unless they are very long
+        self._left_out += self._tail.count("\n", 0, border)
+        self._tail = self._tail[border:]
+        self._is_cut = True
+
+
+def clip(text: str) -> str:
+    """Return the beginning and the end of a text."""
+    if len(text) <= HEAD + TAIL:
+        return text
+    kept = Clip()
+    kept.add(text)
+    return kept.text()

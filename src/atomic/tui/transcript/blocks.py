@@ -12,11 +12,10 @@ from rich.style import Style
 from textual.strip import Strip
 
 from atomic.tui.state.model import Block, BlockKind
-from atomic.tui.text import cells, fit, harmless, one_line
+from atomic.tui.text import cells, clock, fit_text, harmless, one_line
 from atomic.tui.transcript.markdown import markdown_rows
 from atomic.tui.transcript.palette import Palette
 from atomic.tui.transcript.rows import Row, Run, length, wrap
-from atomic.tui.widgets.text import clock
 
 _KEPT = 2_000  # painted blocks
 # Lines of all painted blocks. A strip takes 2 KB and ten objects, which the garbage
@@ -47,31 +46,21 @@ class Painter:
     """Paints blocks at a width and caches them."""
 
     def __init__(self, palette: Palette, width: int) -> None:
-        self._palette = palette
-        self._width = width
+        self.palette = palette
+        self.width = width  # of a line, in cells
         self._kept: OrderedDict[int, tuple[tuple[int, int], Painted]] = OrderedDict()
         self._lines = 0
         self._rest: dict[int, float] = {}  # when a slow open block may be painted again
 
     def adapt(self, palette: Palette, width: int) -> bool:
         """Use another palette or width. Return whether it changed."""
-        if palette.key == self._palette.key and width == self._width:
+        if palette.key == self.palette.key and width == self.width:
             return False
-        self._palette = palette
-        self._width = width
+        self.palette = palette
+        self.width = width
         self._kept.clear()
         self._lines = 0
         return True
-
-    @property
-    def width(self) -> int:
-        """Return the width of a line in cells."""
-        return self._width
-
-    @property
-    def palette(self) -> Palette:
-        """Return the palette."""
-        return self._palette
 
     def paint(self, block: Block, now: float) -> Painted:
         """Return the lines of a block."""
@@ -94,15 +83,18 @@ class Painter:
 
         One that grows and was slow twice is not repainted for a while.
         """
+        if block.hidden:
+            return Painted([], [], block.version)
         began = time.thread_time()
-        painted = _paint(block, self._width, self._palette, now)
+        page = _Page(block, self.width, self.palette, now)
+        _LOOKS[block.kind](page)
         took = time.thread_time() - began
         if block.open and took > _LONG:
             # The first time may include imports.
             self._rest[block.id] = now + took * _REST if block.id in self._rest else 0.0
         elif self._rest:
             self._rest.pop(block.id, None)
-        return painted
+        return Painted(page.strips, page.gutters, block.version)
 
 
 def estimate(block: Block, width: int) -> int:
@@ -143,14 +135,6 @@ def _tick(block: Block, now: float) -> int:
     return int(now - block.started) if block.status == "running" else 0
 
 
-def _paint(block: Block, width: int, palette: Palette, now: float) -> Painted:
-    if block.hidden:
-        return Painted([], [], block.version)
-    page = _Page(block, width, palette, now)
-    _LOOKS[block.kind](page)
-    return page.done()
-
-
 class _Page:
     """Collects the rows of one block after the tree lines of its depth."""
 
@@ -161,8 +145,8 @@ class _Page:
         self._width = max(8, width)
         self._tree = " " + "│ " * min(block.depth, max(0, (self._width - 12) // 2))  # aligned with header and prompt
         self.room = self._width - len(self._tree) - 1  # keep a column free next to the scrollbar
-        self._strips: list[Strip] = []
-        self._gutters: list[int] = []
+        self.strips: list[Strip] = []
+        self.gutters: list[int] = []
         if block.gap:
             self._add([], 0, palette.text)
 
@@ -181,7 +165,7 @@ class _Page:
         room = self.room - (cells(right) + 2 if right else 0)
         row: Row = []
         for text, style in runs:
-            part = fit(text, room - length(row))
+            part = fit_text(text, room - length(row))
             if part:
                 row.append(Segment(part, style))
             if part != text:
@@ -206,12 +190,8 @@ class _Page:
         free = self._width - length(row)
         if free > 0:
             row = [*row, Segment(" " * free, fill)]
-        self._strips.append(Strip(row, self._width))
-        self._gutters.append(len(self._tree) + gutter)
-
-    def done(self) -> Painted:
-        """Return the painted block."""
-        return Painted(self._strips, self._gutters, self.block.version)
+        self.strips.append(Strip(row, self._width))
+        self.gutters.append(len(self._tree) + gutter)
 
 
 # --- one function for each kind ---
@@ -222,22 +202,16 @@ def _user(page: _Page) -> None:
     block = page.block
     text = harmless(block.text.strip("\n"))
     rows = wrap([(text, palette.user)], page.room - 2)
-    rows = _shortened(rows, block.folded, palette.comment, _SHORT)
+    most = _SHORT if block.folded else _MOST
+    if len(rows) > most + 1:
+        rows = [*rows[:most], [Segment(f"… {len(rows) - most:,} more lines", palette.comment)]]
     page.put(("› ", palette.user + _BOLD), rows, fill=palette.user)
-
-
-def _shortened(rows: list[Row], folded: bool, style: Style, most: int) -> list[Row]:
-    most = most if folded else _MOST
-    if len(rows) <= most + 1:
-        return rows
-    return [*rows[:most], [Segment(f"… {len(rows) - most:,} more lines", style)]]
 
 
 def _answer(page: _Page) -> None:
     block = page.block
     rows = markdown_rows(block.text.rstrip("\n"), page.room - 2, page.palette, is_open=block.open)
-    sign = "● " if block.lead else "  "
-    page.put((sign, page.palette.primary), rows or [[]])
+    page.put(("● " if block.lead else "  ", page.palette.primary), rows or [[]])
 
 
 def _thinking(page: _Page) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from atomic.tui.text import cells, harmless
 from atomic.tui.transcript.code import CHUNK, coloured
 from atomic.tui.transcript.palette import Palette
 from atomic.tui.transcript.rows import Row, Run, chop, length, wrap
-from atomic.tui.transcript.tables import Table, table_rows
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -31,6 +31,8 @@ _LONG_URL = 60
 _DEEPEST = 30  # nested lists and quotes
 _WRAPPED = 60  # columns: a longer source line was wrapped by its author
 _MOST = 1_000  # lines of a fence; copying returns all
+_COLUMN_GAP = 3  # " │ "
+_LEAST_COLUMN = 4  # cells of a column
 _LAST = 150  # visible lines of a long fence while it grows
 
 
@@ -107,15 +109,15 @@ class _Page:
         style = self._palette.primary + _BOLD
         if token.tag == "h1":
             style += Style(underline=True)
-        inline = self.tokens[self._at]
-        self._at += 1
-        return wrap(self._inline(inline.children or (), style), width)
+        return wrap(self._next_inline(style), width)
 
     def _list(self, token: Token, width: int) -> list[Row]:
         end = self._end_of(token)
         number = int(token.attrGet("start") or 1) if token.type == "ordered_list_open" else None
         bullet = _BULLETS[min(self._depth, len(_BULLETS) - 1)]
-        is_tight = _is_tight(self.tokens, self._at, end)
+        level = self.tokens[self._at].level + 1
+        paragraphs = [token for token in self.tokens[self._at : end] if token.type == "paragraph_open"]
+        is_tight = all(paragraph.hidden for paragraph in paragraphs if paragraph.level == level)
         rows: list[Row] = []
         self._depth += 1
         while self._at < end:
@@ -128,14 +130,11 @@ class _Page:
             inner = self.rows(self._end_of(item), width - len(sign), is_tight=is_tight) or [[]]
             if rows and not is_tight:
                 rows.append([])
-            rows += self._item(sign, inner)
+            rows.append([Segment(sign, self._palette.primary), *_checked(inner[0])])
+            space = Segment(" " * len(sign), self._palette.text)
+            rows += [[space, *row] if row else row for row in inner[1:]]
         self._depth -= 1
         return rows
-
-    def _item(self, sign: str, rows: list[Row]) -> list[Row]:
-        space = Segment(" " * len(sign), self._palette.text)
-        first = [Segment(sign, self._palette.primary), *_checked(rows[0])]
-        return [first, *([space, *row] if row else row for row in rows[1:])]
 
     def _code(self, token: Token, width: int) -> list[Row]:
         palette = self._palette
@@ -163,20 +162,19 @@ class _Page:
             self._at += 1
             if token.type == "tr_open" and table.head:
                 table.body.append([])
-            elif token.type in {"th_open", "td_open"}:
-                self._cell(token, table)
+            elif token.type == "th_open":
+                table.head.append(self._next_inline(self._palette.text + _BOLD))
+                table.alignments.append(str(token.attrGet("style") or "").removeprefix("text-align:"))
+            elif token.type == "td_open":
+                table.body[-1].append(self._next_inline(self._palette.text))
         return table
 
-    def _cell(self, token: Token, table: Table) -> None:
+    # inline
+
+    def _next_inline(self, style: Style) -> list[Run]:
         inline = self.tokens[self._at]
         self._at += 1
-        if token.type == "th_open":
-            table.head.append(self._inline(inline.children or (), self._palette.text + _BOLD))
-            table.alignments.append(str(token.attrGet("style") or "").removeprefix("text-align:"))
-        else:
-            table.body[-1].append(self._inline(inline.children or (), self._palette.text))
-
-    # inline
+        return self._inline(inline.children or (), style)
 
     def _inline(self, tokens: Sequence[Token], base: Style) -> list[Run]:
         runs: list[Run] = []
@@ -259,11 +257,6 @@ def _link_style(url: str) -> Style:
     return Style(underline=True, meta=meta) if meta else Style(underline=True)
 
 
-def _is_tight(tokens: list[Token], at: int, end: int) -> bool:
-    level = tokens[at].level + 1
-    return all(token.hidden for token in tokens[at:end] if token.type == "paragraph_open" and token.level == level)
-
-
 def _checked(row: Row) -> Row:
     """Replace `[x]` by a box."""
     if not row:
@@ -273,3 +266,73 @@ def _checked(row: Row) -> Row:
         if text.startswith(mark):
             return [Segment(box + text[len(mark) :], style), *row[1:]]
     return row
+
+
+@dataclass
+class Table:
+    """Cells as runs, and the alignment of each column."""
+
+    head: list[list[Run]] = field(default_factory=list[list[Run]])
+    body: list[list[list[Run]]] = field(default_factory=list[list[list[Run]]])
+    alignments: list[str] = field(default_factory=list[str])
+
+
+def table_rows(table: Table, width: int, palette: Palette) -> list[Row]:
+    """Render a table."""
+    columns = len(table.head)
+    if columns == 0:
+        return []
+    if columns * (_LEAST_COLUMN + _COLUMN_GAP) - _COLUMN_GAP > width:
+        return _records(table, width, palette)
+    widths = _widths([table.head, *table.body], width - _COLUMN_GAP * (columns - 1), columns)
+    rows = _table_line(table.head, widths, table.alignments, palette)
+    rule = "─┼─".join("─" * size for size in widths)
+    rows.append([Segment(rule, palette.muted)])
+    for line in table.body:
+        rows += _table_line(line, widths, table.alignments, palette)
+    return rows
+
+
+def _widths(lines: Sequence[Sequence[Sequence[Run]]], room: int, columns: int) -> list[int]:
+    """Return the column widths. If they do not fit, the widest columns shrink first."""
+    wanted = [1] * columns
+    for line in lines:
+        for at, cell in enumerate(line[:columns]):
+            text = "".join(text for text, _ in cell)
+            wanted[at] = max(wanted[at], max(map(cells, text.split("\n"))))
+    limit = max(wanted)
+    while sum(min(size, limit) for size in wanted) > room and limit > _LEAST_COLUMN:
+        limit -= 1
+    widths = [min(size, limit) for size in wanted]
+    for at in sorted(range(columns), key=lambda at: wanted[at]):  # distribute the remaining cells
+        more = min(room - sum(widths), wanted[at] - widths[at])
+        widths[at] += max(0, more)
+    return widths
+
+
+def _table_line(line: Sequence[Sequence[Run]], widths: list[int], alignments: list[str], palette: Palette) -> list[Row]:
+    boxes = [wrap(line[at] if at < len(line) else [], size) for at, size in enumerate(widths)]
+    rows: list[Row] = []
+    for level in range(max(map(len, boxes))):
+        row: Row = []
+        for at, size in enumerate(widths):
+            if at:
+                row.append(Segment(" │ ", palette.muted))
+            cell = boxes[at][level] if level < len(boxes[at]) else []
+            free = max(0, size - length(cell))
+            left = {"right": free, "center": free // 2}.get(alignments[at], 0)
+            parts = [Segment(" " * left, palette.text), *cell, Segment(" " * (free - left), palette.text)]
+            row += [part for part in parts if part.text]
+        rows.append(row)
+    return rows
+
+
+def _records(table: Table, width: int, palette: Palette) -> list[Row]:
+    """Render each line as a list of names and values, if there are too many columns."""
+    rows: list[Row] = []
+    for number, line in enumerate(table.body):
+        if number:
+            rows.append([Segment("─" * min(width, 12), palette.muted)])
+        for name, cell in zip(table.head, line, strict=False):
+            rows += wrap([*name, (": ", palette.muted), *cell], width)
+    return rows

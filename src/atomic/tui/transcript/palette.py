@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from rich.style import Style
 from textual.color import Color
 
+from atomic.tui.themes import contrast
+
 _READABLE = 4.5  # WCAG's contrast for text
 _STEPS = 12
 _ENDS = (Color(0, 0, 0), Color(255, 255, 255))
@@ -92,7 +94,7 @@ class _Colours:
         if self.foreground.ansi is not None:
             return Style(reverse=True)
         back = self._find(names) or self.foreground
-        front = max(_ENDS, key=lambda colour: _contrast(colour, back))
+        front = max(_ENDS, key=lambda colour: contrast(colour.rgb, back.rgb))
         return Style.from_color(front.rich_color, back.rich_color)
 
     def _find(self, names: tuple[str, ...]) -> Color | None:
@@ -106,17 +108,6 @@ class _Colours:
     def _readable(self, colour: Color, behind: Color) -> Color:
         if colour.ansi is not None or behind.ansi is not None:
             return colour
-        far = max(_ENDS, key=lambda end: _contrast(end, behind))
+        far = max(_ENDS, key=lambda end: contrast(end.rgb, behind.rgb))
         steps = (colour.blend(far, step / _STEPS) for step in range(_STEPS))
-        return next((candidate for candidate in steps if _contrast(candidate, behind) >= _READABLE), far)
-
-
-def _contrast(one: Color, other: Color) -> float:
-    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-def _luminance(colour: Color) -> float:
-    parts = [value / 255 for value in (colour.r, colour.g, colour.b)]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+        return next((candidate for candidate in steps if contrast(candidate.rgb, behind.rgb) >= _READABLE), far)

@@ -75,7 +75,7 @@ def _breaks(text: str, width: int) -> list[tuple[int, int]]:
             used += size
             continue
         if used + size > width and used and at > start:
-            spans.append((start, _trimmed(text, start, at)))
+            spans.append((start, start + len(text[start:at].rstrip(" "))))
             start = at
             used = 0
         while size > width:
@@ -87,12 +87,6 @@ def _breaks(text: str, width: int) -> list[tuple[int, int]]:
         used += size
     spans.append((start, len(text)))
     return spans
-
-
-def _trimmed(text: str, start: int, end: int) -> int:
-    while end > start and text[end - 1] == " ":
-        end -= 1
-    return end
 
 
 def _slices(runs: Sequence[Run], spans: Iterable[tuple[int, int]]) -> Iterable[Row]:

@@ -4,16 +4,14 @@ agent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
 from atomic.tui.state.model import BlockKind, Screen
-from atomic.tui.text import cells, fit, one_line
+from atomic.tui.text import cells, fit_text, one_line
 from atomic.tui.transcript.palette import Palette
-from atomic.tui.transcript.rows import Row, length, wrap
+from atomic.tui.transcript.rows import length, wrap
 
 _BOLD = Style(bold=True)
 _INDENT = 3
@@ -49,20 +47,16 @@ def welcome(screen: Screen, width: int, height: int, palette: Palette) -> list[S
     title = f"Ask {one_line(status.provider) or 'the agent'} for something, or let a workflow do it."
     room = max(1, width - _INDENT - 1)
     head = [*wrap([(title, palette.text + _BOLD)], room), []]
-    rows = _table(hints, room, palette)
+    keys = max(cells(key) for key, _ in hints) + 2
+    if keys + max(cells(does) for _, does in hints) > room:  # only what to type
+        rows = [[Segment(fit_text(key, room), palette.primary)] for key, _ in hints]
+    else:
+        rows = [[Segment(f"{key:<{keys}}", palette.primary), Segment(does, palette.muted)] for key, does in hints]
     if has_none or len(head) + len(rows) + 1 > height:
         head = []
-    return [_strip(row, width, palette) for row in [[], *head, *rows][: max(0, height)]]
-
-
-def _table(hints: Sequence[tuple[str, str]], room: int, palette: Palette) -> list[Row]:
-    """Render the hints: what to type and what it does, or only what to type if narrow."""
-    keys = max(cells(key) for key, _ in hints) + 2
-    if keys + max(cells(does) for _, does in hints) > room:
-        return [[Segment(fit(key, room), palette.primary)] for key, _ in hints]
-    return [[Segment(f"{key:<{keys}}", palette.primary), Segment(does, palette.muted)] for key, does in hints]
-
-
-def _strip(row: Row, width: int, palette: Palette) -> Strip:
-    row = [Segment(" " * _INDENT, palette.text), *row]
-    return Strip([*row, Segment(" " * max(0, width - length(row)), palette.text)], max(width, length(row)))
+    strips: list[Strip] = []
+    for row in [[], *head, *rows][: max(0, height)]:
+        indented = [Segment(" " * _INDENT, palette.text), *row]
+        end = Segment(" " * max(0, width - length(indented)), palette.text)
+        strips.append(Strip([*indented, end], max(width, length(indented))))
+    return strips

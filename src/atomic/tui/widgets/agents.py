@@ -11,9 +11,8 @@ from textual.content import Content
 
 from atomic.chat.protocol import RunKind
 from atomic.tui.state.model import AgentEntry, Screen
-from atomic.tui.text import one_line
+from atomic.tui.text import MUTED, clock, content, fit, heading, one_line, windowed
 from atomic.tui.widgets.panel import Panel
-from atomic.tui.widgets.text import MUTED, clock, content, fit, heading, windowed
 
 ICONS = {"running": "▶", "done": "✓", "failed": "✗", "interrupted": "⊘", "waiting": "?"}
 COLOURS = {"running": "$primary", "done": "$success", "failed": "$error", "interrupted": MUTED, "waiting": "$warning"}

@@ -12,10 +12,9 @@ from textual.content import Content, Span
 
 from atomic.chat.protocol import RunKind
 from atomic.tui.state.model import NodeEntry, Run, Screen
-from atomic.tui.text import harmless, one_line
+from atomic.tui.text import MUTED, content, first_that_fits, fit, harmless, heading, one_line, spread, window
 from atomic.tui.widgets.agents import agent_strip, agents_shown
 from atomic.tui.widgets.panel import Panel
-from atomic.tui.widgets.text import MUTED, content, first_that_fits, fit, heading, spread, window
 
 MARKS = {"active": "▶", "completed": "✓", "failed": "✗", "waiting": "?", "resting": "‖"}
 COLOURS = {
@@ -74,7 +73,10 @@ def workflow_shown(screen: Screen) -> Run | None:
 
 def graph_lines(run: Run, width: int, height: int, shift: int = 0) -> list[Content]:
     """Return the panel's lines: the drawing around the active node, or the chain."""
-    head = heading(content((one_line(run.title) or "workflow", "bold"), *_active_words(run)), width)
+    words = [content("  ", _word(node)) for node in run.nodes.values() if node.status in _AT_WORK][:3]
+    if not run.is_active:
+        words = [content((f"  {one_line(run.status)}", MUTED))] if run.status else []
+    head = heading(content((one_line(run.title) or "workflow", "bold"), *words), width)
     if run.drawing and height > _LEAST_ROWS:
         return [head, *_drawing(run, width, height - 1, shift)]
     return [head, *(fit(row, width) for row in _folded_chain(run, width)[: max(1, height - 1)])]
@@ -93,15 +95,17 @@ def chain(run: Run, width: int) -> Content:
     long.
     """
     nodes = _nodes(run)
-    choices = [_joined(nodes[begin:end], begin > 0, end < len(nodes)) for begin, end in _narrower(nodes)]
-    alone = [_word(nodes[_focus(nodes)])] if nodes else [content()]
-    return first_that_fits([*choices, *alone], max(width, 0))
-
-
-def _narrower(nodes: Sequence[NodeEntry]) -> list[tuple[int, int]]:
-    """Return windows of the chain from all nodes to one, each with the active node."""
+    if not nodes:
+        return content()
     focus = _focus(nodes)
-    return [window(len(nodes), count, focus) for count in range(min(len(nodes), 40), 0, -1)]
+    more = [content(("…", MUTED))]
+    choices: list[Content] = []
+    for count in range(min(len(nodes), 40), 0, -1):
+        begin, end = window(len(nodes), count, focus)
+        words = [_word(node) for node in nodes[begin:end]]
+        parts = [*(more if begin > 0 else ()), *words, *(more if end < len(nodes) else ())]
+        choices.append(content((" → ", MUTED)).join(parts))
+    return first_that_fits([*choices, _word(nodes[focus])], max(width, 0))
 
 
 def _nodes(run: Run) -> list[NodeEntry]:
@@ -111,9 +115,7 @@ def _nodes(run: Run) -> list[NodeEntry]:
     """
     if run.is_active:
         return list(run.nodes.values())
-    return [
-        replace(node, status="resting") if node.status in _AT_WORK else node for node in run.nodes.values()
-    ]  # fmt: skip
+    return [replace(node, status="resting") if node.status in _AT_WORK else node for node in run.nodes.values()]
 
 
 def _focus(nodes: Sequence[NodeEntry]) -> int:
@@ -123,13 +125,6 @@ def _focus(nodes: Sequence[NodeEntry]) -> int:
     at_work = [at for at, node in enumerate(nodes) if node.status in (*_AT_WORK, "resting")]
     started = [at for at, node in enumerate(nodes) if node.status]
     return (at_work or started or [0])[-1]
-
-
-def _joined(nodes: Sequence[NodeEntry], more_before: bool, more_after: bool) -> Content:
-    arrow = content((" → ", MUTED))
-    parts = [_word(node) for node in nodes]
-    ends = ([content(("…", MUTED))] if more_before else []), ([content(("…", MUTED))] if more_after else [])
-    return arrow.join([*ends[0], *parts, *ends[1]])
 
 
 def _word(node: NodeEntry) -> Content:
@@ -150,31 +145,16 @@ def _folded_chain(run: Run, width: int) -> list[Content]:
     return rows
 
 
-def _active_words(run: Run) -> list[Content]:
-    """Return the active nodes and their iterations."""
-    if not run.is_active:
-        return [content((f"  {one_line(run.status)}", MUTED))] if run.status else []
-    active = [node for node in run.nodes.values() if node.status in _AT_WORK]
-    return [content("  ", _word(node)) for node in active[:3]]
-
-
 def _drawing(run: Run, width: int, height: int, shift: int) -> list[Content]:
     """Return the visible part of the drawing around the active node."""
     grid = [_cells(row) for row in run.drawing]
     styles = _mark(grid, run)
-    row, column = _centre(run)
+    nodes = [node for node in _nodes(run) if node.id in run.positions]
+    row, column, cells = run.positions[nodes[_focus(nodes)].id] if nodes else (0, 0, 0)
     broad = max(map(len, grid), default=0)
     top, bottom = window(len(grid), height, min(max(0, row + shift), len(grid) - 1))
-    left = 0 if broad <= width else max(0, min(column - width // 2, broad - width))
+    left = 0 if broad <= width else max(0, min(column + cells // 2 - width // 2, broad - width))
     return [_crop(grid[at], styles.get(at, []), left, width) for at in range(top, bottom)]
-
-
-def _centre(run: Run) -> tuple[int, int]:
-    nodes = [node for node in _nodes(run) if node.id in run.positions]
-    if not nodes:
-        return 0, 0
-    row, column, cells = run.positions[nodes[_focus(nodes)].id]
-    return row, column + cells // 2
 
 
 def _mark(grid: list[list[str]], run: Run) -> dict[int, list[tuple[int, int, str]]]:

@@ -11,7 +11,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 
 from atomic.tui.state.model import Screen
-from atomic.tui.widgets.text import fit, lines_of
+from atomic.tui.text import fit, lines_of
 
 KEYS: Mapping[str, str] = {"stop": "Esc", "questions": "F6", "tasks": "Ctrl+T"}  # defaults; they can be remapped
 

@@ -1,4 +1,6 @@
-"""The list below the prompt: commands, files and agents, or earlier prompts."""
+"""The lists at the prompt: suggestions below it, and above it the texts that wait for
+the agent.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,7 @@ from textual.content import Content, Span
 from textual.message import Message
 from textual.widget import Widget
 
-from atomic.tui.text import HINT_COLUMNS, cells, fit, short_hint
-from atomic.tui.widgets.text import chosen_style
+from atomic.tui.text import HINT_COLUMNS, cells, chosen_style, fit_text, lines_of, one_line, short_hint
 
 if TYPE_CHECKING:
     from textual import events
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from atomic.tui.suggestions import Suggestion
 
 ROWS = 8
+QUEUE_ROWS = 3
 NAME_COLUMNS = 20
 # Columns of the screen.
 ROOM_FOR_HINT = 60
@@ -71,25 +73,19 @@ class Popup(Widget):
     def render(self) -> Content:
         width = self.content_size.width
         if not self._rows:
-            return Content(fit(self._note, width))
+            return Content(fit_text(self._note, width))
         shown = self._rows[self._first : self._first + self.content_size.height]
         table = _table(shown, self.screen.size.width)
-        lines = [
-            self._line(row, text, self._first + at, width)
-            for at, (row, text) in enumerate(zip(shown, table, strict=True))
-        ]
-        return Content("\n").join(lines)
+        rows = enumerate(zip(shown, table, strict=True), self._first)
+        return lines_of(self._line(row, text, index, width) for index, (row, text) in rows)
 
     def _line(self, row: Suggestion, text: str, index: int, width: int) -> Content:
         is_chosen = index == self._chosen
-        mark = "▸ " if is_chosen else "  "
         more = self._more(index)
-        room = width - len(mark) - len(more)
-        line = mark + fit(text, room, pad=True) + more
-        name_end = len(mark) + len(row.label)
-        style = f"bold {chosen_style(self)}" if is_chosen else ""
-        spans = [Span(0, len(line), style)] if style else [Span(len(mark), min(name_end, len(line)), "$text")]
-        return Content(line, spans=spans)
+        line = ("▸ " if is_chosen else "  ") + fit_text(text, width - 2 - len(more), pad=True) + more
+        if is_chosen:
+            return Content(line, spans=[Span(0, len(line), f"bold {chosen_style(self)}")])
+        return Content(line, spans=[Span(2, min(2 + len(row.label), len(line)), "$text")])
 
     def _more(self, index: int) -> str:
         """Return how many rows are hidden, at the ends of the visible part."""
@@ -112,13 +108,53 @@ def _table(rows: Sequence[Suggestion], screen: int) -> list[str]:
     with_descriptions = screen >= ROOM_FOR_DESCRIPTION and any(row.description for row in rows)
     names = max((cells(row.label) for row in rows), default=0)  # without a size no row is shown
     names = max(NAME_COLUMNS, min(names, screen // 3)) if with_hints or with_descriptions else names
-    return [_columns(row, names, with_hints, with_descriptions) for row in rows]
+    table: list[str] = []
+    for row in rows:
+        parts = [fit_text(row.label, names, pad=True)]
+        if with_hints:
+            parts.append(fit_text(short_hint(row.hint), HINT_COLUMNS, pad=True))
+        if with_descriptions:
+            parts.append(row.description)
+        table.append("  ".join(parts).rstrip())
+    return table
 
 
-def _columns(row: Suggestion, names: int, with_hint: bool, with_description: bool) -> str:
-    parts = [fit(row.label, names, pad=True)]
-    if with_hint:
-        parts.append(fit(short_hint(row.hint), HINT_COLUMNS, pad=True))
-    if with_description:
-        parts.append(row.description)
-    return "  ".join(parts).rstrip()
+class QueueView(Widget):
+    """The queued texts, the next one first."""
+
+    DEFAULT_CSS = """
+    QueueView {
+        height: auto;
+        display: none;
+        padding: 0 1;
+        color: $text-muted;
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(id="queue", markup=False)
+        self._texts: tuple[str, ...] = ()
+
+    def show(self, texts: Sequence[str]) -> None:
+        """Show these texts. Hidden if there are none."""
+        if tuple(texts) == self._texts:
+            return
+        self._texts = tuple(texts)
+        self.display = bool(texts)
+        self.styles.height = min(len(texts), QUEUE_ROWS)
+        self.refresh()
+
+    def render(self) -> Content:
+        width = self.content_size.width
+        shown = self._texts[:QUEUE_ROWS]
+        hidden = len(self._texts) - len(shown)
+        rows: list[Content] = []
+        for number, text in enumerate(shown, 1):
+            end = ""
+            if number == len(shown):
+                end = f"  +{hidden}" if hidden else "  ↑ edits"
+            if len(end) + 12 >= width:
+                end = ""
+            line = f"{number} {fit_text(one_line(text), width - 2 - len(end), pad=bool(end))}{end}"
+            rows.append(Content(line, spans=[Span(0, 2, "bold $primary")]))
+        return lines_of(rows)

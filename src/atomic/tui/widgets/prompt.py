@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
+from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import TextArea
 
 from atomic.chat.prompt_history import PromptHistory, Walk
-from atomic.tui.paste import Pastes, as_typed, is_big
 from atomic.tui.suggestions import Known, Offer, OfferKind, Suggestion, mention_at, offer
 from atomic.tui.widgets.popup import ROWS, Popup
 
@@ -26,11 +27,76 @@ if TYPE_CHECKING:
 
 MOST_LINES = 10  # visible lines of the text
 
+# A larger paste is shown as a label such as `[Pasted 214 lines]`. It is sent byte for byte.
+PASTE_LINES = 10
+PASTE_CHARACTERS = 1_000
+
+# Characters that act on the terminal or are invisible.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+
 HINTS_OF_POPUP: dict[OfferKind, tuple[tuple[str, str], ...]] = {
     OfferKind.COMMANDS: (("⏎", "run"), ("Tab", "complete"), ("Esc", "close")),
     OfferKind.MENTIONS: (("⏎", "take"), ("Esc", "close")),
     OfferKind.HISTORY: (("⏎", "take"), ("Ctrl+R", "older"), ("Esc", "close")),
 }
+
+
+def as_typed(text: str) -> str:
+    """Restore line ends of a paste: terminals send CR for LF, unless the text has an
+    LF.
+    """
+    return text if "\n" in text else text.replace("\r", "\n")
+
+
+def is_big(text: str) -> bool:
+    """Return whether a text is better shown as a label."""
+    return len(text) > PASTE_CHARACTERS or text.count("\n") >= PASTE_LINES or _UNSEEN.search(text) is not None
+
+
+class Pastes:
+    """The pastes of a prompt by their labels."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def add(self, text: str) -> str:
+        """Store a paste and return its label."""
+        lines = text.count("\n") + (not text.endswith("\n"))
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        number = 2
+        word = f"[Pasted {size}]"
+        while self._texts.get(word, text) != text:
+            word = f"[Pasted {size} #{number}]"
+            number += 1
+        self._texts[word] = text
+        return word
+
+    def shorten(self, text: str) -> str:
+        """Replace large parts of a text by labels: known pastes, or the whole text."""
+        for word, paste in self._texts.items():
+            text = text.replace(paste, word)
+        return self.add(text) if is_big(text) else text
+
+    def fill(self, text: str) -> str:
+        """Return the text with labels replaced by their pastes."""
+        if not self._texts or "[Pasted " not in text:
+            return text
+        words = "|".join(re.escape(word) for word in self._texts)
+        return re.sub(words, lambda match: self._texts[match[0]], text)
+
+    def forget(self) -> None:
+        """Forget all pastes."""
+        self._texts.clear()
+
+    def span(self, line: str, column: int) -> tuple[int, int] | None:
+        """Return the span of the label that a Backspace at this column would delete, or
+        None.
+        """
+        for word in self._texts:
+            at = line.rfind(word, 0, column + len(word) - 1)
+            if 0 <= at < column <= at + len(word):
+                return at, at + len(word)
+        return None
 
 
 class PromptArea(TextArea):
@@ -106,6 +172,22 @@ class PromptArea(TextArea):
         else:
             self.delete((row, span[0]), (row, span[1]), maintain_selection_offset=False)
 
+    def action_delete_word(self) -> None:
+        """Delete the word to the left, or the label of a paste."""
+        row, column = self.cursor_location
+        if self._pastes.span(self.document.get_line(row), column):
+            self.action_delete_left()
+        else:
+            self.action_delete_word_left()
+
+    # Actions of the key table that `TextArea` has by other names.
+    action_line_start = TextArea.action_cursor_line_start
+    action_line_end = TextArea.action_cursor_line_end
+    action_word_left = TextArea.action_cursor_word_left
+    action_word_right = TextArea.action_cursor_word_right
+    action_delete_to_start = TextArea.action_delete_to_start_of_line
+    action_delete_to_end = TextArea.action_delete_to_end_of_line
+
 
 def _edits(area: PromptArea) -> dict[str, Callable[[], object]]:
     """Return the keys that only edit.
@@ -139,18 +221,15 @@ class Mark(Widget):
 
     DEFAULT_CSS = "Mark { width: 2; height: 1; color: $primary; text-style: bold; }"
 
-    def __init__(self) -> None:
-        super().__init__(markup=False)
-        self.is_shell = False
+    is_shell = reactive(False)
+
+    def watch_is_shell(self, is_shell: bool) -> None:
+        """Change the colour."""
+        self.set_class(is_shell, "-shell")
 
     def render(self) -> Content:
+        """Draw the sign."""
         return Content("! " if self.is_shell else "› ")
-
-    def show(self, is_shell: bool) -> None:
-        if is_shell != self.is_shell:
-            self.is_shell = is_shell
-            self.set_class(is_shell, "-shell")
-            self.refresh()
 
 
 class Prompt(Vertical):
@@ -203,15 +282,15 @@ class Prompt(Vertical):
         self._seen = ""  # the text of the current suggestions
         self._recalled = ""  # the text recalled from the history
         self._asked: str | None = None
-        self._area = PromptArea(self.pastes)
-        self._edits = _edits(self._area)
+        self.area = PromptArea(self.pastes)
+        self._edits = _edits(self.area)
         self._mark = Mark()
         self._popup = Popup()
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="prompt-line"):
             yield self._mark
-            yield self._area
+            yield self.area
         yield self._popup
 
     def on_mount(self) -> None:
@@ -223,16 +302,16 @@ class Prompt(Vertical):
     @property
     def text(self) -> str:
         """Return the visible text, with labels for pastes."""
-        return self._area.text
+        return self.area.text
 
     @property
     def full_text(self) -> str:
         """Return the text as it would be sent."""
-        return self.pastes.fill(self._area.text)
+        return self.pastes.fill(self.area.text)
 
     @property
     def is_empty(self) -> bool:
-        return not self._area.text
+        return not self.area.text
 
     @property
     def is_open(self) -> bool:
@@ -244,16 +323,13 @@ class Prompt(Vertical):
         """Return whether there are rows to choose from."""
         return bool(self._offer.rows)
 
-    def focus_text(self) -> None:
-        self._area.focus()
-
     def put(self, text: str) -> None:
         """Replace the text. Large parts become labels."""
-        self._area.put(self.pastes.shorten(text))
+        self.area.put(self.pastes.shorten(text))
 
     def fit(self, rows: int) -> None:
         """Limit the height to a third of the screen's rows. Longer text scrolls."""
-        self._area.styles.max_height = max(2, min(MOST_LINES, rows // 3))
+        self.area.styles.max_height = max(2, min(MOST_LINES, rows // 3))
 
     def know(self, registry: CommandRegistry | None = None, agents: Sequence[CommandInfo] | None = None) -> None:
         """Set the known commands and agents."""
@@ -277,7 +353,7 @@ class Prompt(Vertical):
     def clear(self) -> str:
         """Empty the prompt and return the text that it had."""
         text = self.full_text
-        self._area.put("")
+        self.area.put("")
         self.pastes.forget()
         return text
 
@@ -289,36 +365,37 @@ class Prompt(Vertical):
         Immediate, so that the next key sees the result.
         """
         if event.is_printable and event.character is not None:
-            self._area.take(event.character)
+            self.area.take(event.character)
         elif (edit := self._edits.get(event.key)) is not None:
             edit()
         else:
             return False
         return True
 
-    def paste(self, text: str) -> None:
-        """Insert a paste."""
-        self._area.paste(text)
-
     def settle(self) -> None:
         """Update the suggestions to the current text before a key is looked up."""
-        if self._area.text != self._seen:
-            self._changed()
+        if self.area.text == self._seen:
+            return
+        self._seen = self.area.text
+        self._dismissed = False
+        if self._recalled != self._seen:
+            self._walk = None
+        self._look()
 
     def action_send(self) -> None:
         """Send the text. A backslash before Enter inserts a line break instead."""
-        row, column = self._area.cursor_location
-        before = self._area.document.get_line(row)[:column]
+        row, column = self.area.cursor_location
+        before = self.area.document.get_line(row)[:column]
         if before.endswith("\\") and not before.endswith("\\\\"):
-            self._area.replace("\n", (row, column - 1), (row, column), maintain_selection_offset=False)
-            self._area.move_cursor((row + 1, 0))
-        elif self._area.text.strip():
+            self.area.replace("\n", (row, column - 1), (row, column), maintain_selection_offset=False)
+            self.area.move_cursor((row + 1, 0))
+        elif self.area.text.strip():
             self._walk = None
             self.post_message(self.Sent(self.clear()))
 
     def action_newline(self) -> None:
         """Insert a line break."""
-        self._area.take("\n")
+        self.area.take("\n")
 
     def action_complete(self) -> None:
         """Open a closed list again."""
@@ -342,7 +419,7 @@ class Prompt(Vertical):
         """Run the selected row, or insert it if an argument is missing."""
         row = self._offer.rows[self._chosen]
         if row.runs:
-            self._area.put(row.insert.rstrip())
+            self.area.put(row.insert.rstrip())
             self.action_send()
         else:
             self._take(row)
@@ -353,16 +430,16 @@ class Prompt(Vertical):
         """
         if self.has_queue and self.is_empty:
             self.post_message(self.TakeBack())
-        elif not self._area.cursor_at_first_line:
-            self._area.action_cursor_up()
+        elif not self.area.cursor_at_first_line:
+            self.area.action_cursor_up()
         else:
             self._walk = self._walk or Walk(self.sent.texts(), self.full_text)
             self._recall(self._walk.back())
 
     def action_history_forward(self) -> None:
         """Move down. In the last line recall the next text."""
-        if not self._area.cursor_at_last_line:
-            self._area.action_cursor_down()
+        if not self.area.cursor_at_last_line:
+            self.area.action_cursor_down()
         elif self._walk is not None:
             self._recall(self._walk.forward())
 
@@ -374,50 +451,6 @@ class Prompt(Vertical):
         self._searching = True
         self._dismissed = False
         self._look()
-
-    def action_line_start(self) -> None:
-        """Move to the start of the line."""
-        self._area.action_cursor_line_start()
-
-    def action_line_end(self) -> None:
-        """Move to the end of the line."""
-        self._area.action_cursor_line_end()
-
-    def action_word_left(self) -> None:
-        """Move a word to the left."""
-        self._area.action_cursor_word_left()
-
-    def action_word_right(self) -> None:
-        """Move a word to the right."""
-        self._area.action_cursor_word_right()
-
-    def action_delete_to_start(self) -> None:
-        """Delete to the start of the line."""
-        self._area.action_delete_to_start_of_line()
-
-    def action_delete_to_end(self) -> None:
-        """Delete to the end of the line."""
-        self._area.action_delete_to_end_of_line()
-
-    def action_delete_word(self) -> None:
-        """Delete the word to the left, or the label of a paste."""
-        row, column = self._area.cursor_location
-        if self.pastes.span(self._area.document.get_line(row), column):
-            self._area.action_delete_left()
-        else:
-            self._area.action_delete_word_left()
-
-    def action_delete_word_right(self) -> None:
-        """Delete the word to the right."""
-        self._area.action_delete_word_right()
-
-    def action_undo(self) -> None:
-        """Undo the last edit."""
-        self._area.action_undo()
-
-    def action_redo(self) -> None:
-        """Redo the last undone edit."""
-        self._area.action_redo()
 
     # -- suggestions
 
@@ -431,25 +464,21 @@ class Prompt(Vertical):
         event.stop()
         self._look()
 
-    def _changed(self) -> None:
-        self._seen = self._area.text
-        self._dismissed = False
-        if self._recalled != self._seen:
-            self._walk = None
-        self._look()
-
     def on_popup_taken(self, event: Popup.Taken) -> None:
         event.stop()
         self._choose(event.index)
         self.action_popup_complete()
-        self.focus_text()
+        self.area.focus()
 
     def _look(self) -> None:
         """Compute and show the suggestions for the current text."""
-        text = self._area.text
-        cursor = self._area.cursor
-        self._mark.show(text.startswith("!"))
-        self._ask_for_files(text, cursor)
+        text = self.area.text
+        cursor = self.area.cursor
+        self._mark.is_shell = text.startswith("!")
+        query = None if self._dismissed else mention_at(text, cursor)
+        if query is not None and query != self._asked:
+            self.post_message(self.FilesWanted(query))
+        self._asked = query
         known = self._known._replace(history=self.sent.find(text)) if self._searching else self._known
         self._show(offer(text, cursor, self._dismissed, known))
 
@@ -461,7 +490,7 @@ class Prompt(Vertical):
             self._chosen = labels.index(before) if is_same else 0
         changed = new.kind is not self._offer.kind
         self._offer = new
-        self._area.suggestion = new.ghost
+        self.area.suggestion = new.ghost
         self._paint()
         if changed:
             self.post_message(self.Offered(new.kind))
@@ -482,21 +511,14 @@ class Prompt(Vertical):
         if was_search or self._offer.kind is OfferKind.COMMANDS:
             self.put(row.insert)
         else:
-            cursor_row, column = self._area.cursor_location
-            begin = column - (self._area.cursor - row.start)
-            self._area.replace(row.insert, (cursor_row, begin), (cursor_row, column), maintain_selection_offset=False)
-            self._area.move_cursor((cursor_row, begin + len(row.insert)))
+            cursor_row, column = self.area.cursor_location
+            begin = column - (self.area.cursor - row.start)
+            self.area.replace(row.insert, (cursor_row, begin), (cursor_row, column), maintain_selection_offset=False)
+            self.area.move_cursor((cursor_row, begin + len(row.insert)))
         if was_search:
             self.dismiss()
 
     def _recall(self, text: str | None) -> None:
-        if text is None:
-            return
-        self._recalled = self.pastes.shorten(text)
-        self._area.put(self._recalled)
-
-    def _ask_for_files(self, text: str, cursor: int) -> None:
-        query = None if self._dismissed else mention_at(text, cursor)
-        if query is not None and query != self._asked:
-            self.post_message(self.FilesWanted(query))
-        self._asked = query
+        if text is not None:
+            self._recalled = self.pastes.shorten(text)
+            self.area.put(self._recalled)

@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from textual.content import Content
 
 from atomic.chat.protocol import RunKind
-from atomic.tui.state.model import Run, RunState, Screen
-from atomic.tui.state.text import spent
-from atomic.tui.text import one_line
+from atomic.tui.state.model import Run, RunState, Screen, spent
+from atomic.tui.text import MUTED, clock, content, fit, one_line, spread
 from atomic.tui.widgets.panel import KEYS, Panel, key_hint
-from atomic.tui.widgets.text import MUTED, clock, content, fit, spread
 
 _QUIET_FROM = 10.0  # seconds without an event after which a run counts as quiet
 _SESSION_LETTERS = 8
@@ -67,7 +65,11 @@ def status_line(
 ) -> Content:
     """Return the line for this width."""
     lefts = _lefts(screen, now, hints, words, keys)
-    rights = _rights(screen)
+    queued = content((f"queued {len(screen.queue)}", "$accent")) if screen.queue else content()
+    id = one_line(screen.status.session)[:_SESSION_LETTERS]
+    session = content((f"session {id}", MUTED)) if id else content()
+    gap = content((" · ", MUTED)) if queued.cell_length and id else content()
+    rights = [content(queued, gap, session), queued]
     pairs = [(left, right) for right in rights for left in lefts]
     if width < _WITH_SESSION or screen.is_busy or screen.questions or screen.status.problem:
         pairs = [(left, right) for left in lefts for right in rights]  # activity takes precedence over the session
@@ -91,56 +93,38 @@ def _lefts(
         return [content((one_line(words), "$warning"))]
     run = foreground(screen)
     if run is not None and run.state is RunState.STOPPING:
-        return _stopping(run, now, keys)
+        since = f" {clock(now - run.heard)}" if run.heard else ""
+        what = content(("stopping now" if run.forced else f"stopping{since}", "$warning"))
+        return [content(what, ("" if run.forced else key_hint(keys, "stop", "again forces"), MUTED)), what]
     if screen.questions:
-        return _asked(len(screen.questions), keys)
+        count = len(screen.questions)
+        asked = content(("? 1 question waits" if count == 1 else f"? {count} questions wait", "bold $warning"))
+        hint = (key_hint(keys, "questions", "answers"), MUTED)
+        return [content(asked, hint), asked, content((f"? {count}", "$warning"))]
     if run is not None:
         others = sum(other.is_active for other in screen.runs.values()) - 1
-        return _working(run, now, others, _esc(run, keys) if hints is IDLE_HINTS else _keys(hints))
-    if hints is IDLE_HINTS and screen.status.problem:
-        return _problem(one_line(screen.status.problem))
-    return [_keys(some) for some in _fewer(hints)] or [content()]
-
-
-def _problem(words: str) -> list[Content]:
-    """Return the problem, or only its beginning. The transcript shows the rest."""
-    first = words.partition(": ")[0]
-    return [content((form, "$warning")) for form in (words, f"{first} · atomic doctor says why", first)]
-
-
-def _fewer(hints: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
-    """Return the hints from all to one, in their order."""
+        shown = _keys(hints)
+        if hints is IDLE_HINTS:
+            does = "pauses" if run.kind is RunKind.WORKFLOW else "stops"
+            shown = content((key_hint(keys, "stop", does, ""), MUTED))
+        return _working(run, now, others, shown)
     if hints is not IDLE_HINTS:
-        return [hints[:count] for count in range(len(hints), 0, -1)]
+        return [_keys(hints[:count]) for count in range(len(hints), 0, -1)] or [content()]
+    if screen.status.problem:  # or only its beginning: the transcript shows the rest
+        words = one_line(screen.status.problem)
+        first = words.partition(": ")[0]
+        return [content((form, "$warning")) for form in (words, f"{first} · atomic doctor says why", first)]
     needed = [_NEEDED[:count] for count in range(len(_NEEDED), 0, -1)]
-    return [hints, *([hint for hint in hints if hint[0] in some] for some in needed)]
-
-
-def _stopping(run: Run, now: float, keys: Mapping[str, str]) -> list[Content]:
-    what = "stopping now" if run.forced else f"stopping {clock(now - run.heard) if run.heard else ''}".rstrip()
-    tail = "" if run.forced else key_hint(keys, "stop", "again forces")
-    return [content((what, "$warning"), (tail, MUTED)), content((what, "$warning"))]
-
-
-def _asked(count: int, keys: Mapping[str, str]) -> list[Content]:
-    asked = "1 question waits" if count == 1 else f"{count} questions wait"
-    hint = (key_hint(keys, "questions", "answers"), MUTED)
-    said = content((f"? {asked}", "bold $warning"))
-    return [content(said, hint), said, content((f"? {count}", "$warning"))]
-
-
-def _esc(run: Run, keys: Mapping[str, str]) -> Content:
-    return content((key_hint(keys, "stop", "pauses" if run.kind is RunKind.WORKFLOW else "stops", ""), MUTED))
+    return [_keys(hints), *(_keys([hint for hint in hints if hint[0] in some]) for some in needed)]
 
 
 def _working(run: Run, now: float, others: int, keys: Content) -> list[Content]:
-    name = one_line(run.title) if run.kind is RunKind.WORKFLOW and run.title else "working"
     if run.kind is RunKind.SHELL:
         word = "running"
     elif run.state is RunState.STARTING:
         word = "starting"
     else:
-        word = name
+        word = one_line(run.title) if run.kind is RunKind.WORKFLOW and run.title else "working"
     cost = spent(run.usage) if run.kind is RunKind.WORKFLOW else ""
     base = content(("● ", "$success"), f"{word} {clock(now - run.started)}", (f" · {cost}" if cost else "", MUTED))
     quiet = now - run.heard if run.heard else 0.0
@@ -151,16 +135,4 @@ def _working(run: Run, now: float, others: int, keys: Content) -> list[Content]:
 
 
 def _keys(hints: Sequence[tuple[str, str]]) -> Content:
-    parts: list[Content | str | tuple[str, str]] = []
-    for key, does in hints:
-        parts += [(" · ", MUTED)] if parts else []
-        parts += [(key, "$primary"), (f" {does}", MUTED)]
-    return content(*parts)
-
-
-def _rights(screen: Screen) -> list[Content]:
-    queued = content((f"queued {len(screen.queue)}", "$accent")) if screen.queue else content()
-    id = one_line(screen.status.session)[:_SESSION_LETTERS]
-    session = content((f"session {id}", MUTED)) if id else content()
-    gap = content((" · ", MUTED)) if queued.cell_length and id else content()
-    return [content(queued, gap, session), queued]
+    return content((" · ", MUTED)).join(content((key, "$primary"), (f" {does}", MUTED)) for key, does in hints)

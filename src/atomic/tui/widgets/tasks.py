@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from textual.content import Content
 
 from atomic.chat.protocol import RunKind
-from atomic.tasks import Task, TaskStatus
+from atomic.tasks import TaskStatus
 from atomic.tui.state.model import Screen
-from atomic.tui.text import one_line
+from atomic.tui.text import MUTED, content, fit, heading, one_line, spread, windowed
 from atomic.tui.widgets.panel import KEYS, Panel, key_hint
-from atomic.tui.widgets.text import MUTED, content, fit, heading, spread, windowed
 
 ICONS: Mapping[TaskStatus, str] = {
     TaskStatus.PENDING: "○",
@@ -111,14 +110,17 @@ def _rows(screen: Screen) -> list[_Row]:
         done = {task.id for task in screen.tasks if task.status.is_done}
         runs = [run for run in screen.runs.values() if run.kind is RunKind.WORKFLOW]
         is_over = bool(runs) and not any(run.is_active for run in runs)
-        return [_task_row(task, done, is_over=is_over) for task in screen.tasks]
+        return [
+            _Row(
+                one_line(task.id)[:_ID_LETTERS],
+                one_line(task.title),
+                task.status,
+                () if task.status.is_done else tuple(one_line(id) for id in task.blocked_by if id not in done),
+                is_over and task.status is TaskStatus.IN_PROGRESS,
+            )
+            for task in screen.tasks
+        ]
     return [_Row("", one_line(item.text), _PLANNED.get(item.status, TaskStatus.PENDING)) for item in screen.plan]
-
-
-def _task_row(task: Task, done: set[str], *, is_over: bool) -> _Row:
-    open_ones = () if task.status.is_done else tuple(one_line(id) for id in task.blocked_by if id not in done)
-    is_paused = task.status is TaskStatus.IN_PROGRESS and is_over
-    return _Row(one_line(task.id)[:_ID_LETTERS], one_line(task.title), task.status, open_ones, is_paused)
 
 
 def _focus(rows: Sequence[_Row]) -> int:
@@ -137,23 +139,14 @@ def _count(rows: Sequence[_Row]) -> Content:
 
 def _line(row: _Row, width: int, ids: int) -> Content:
     named = _named(row, ids)
-    for waits in _waits(row, width):
-        if named.cell_length + waits.cell_length < width:
-            return spread(named, waits, width)
-    waits = _waits(row, width)[-1:]
-    return spread(named, waits[0], width) if waits else fit(named, width)
-
-
-def _waits(row: _Row, width: int) -> list[Content]:
-    """Return the blocking tasks in a long and a short form.
-
-    The title takes precedence.
-    """
     if not row.waits_for or row.status is TaskStatus.IN_PROGRESS or width < 24:
-        return []
+        return fit(named, width)
     first, *others = row.waits_for
     who = f"{first[:_ID_LETTERS]}{f' +{len(others)}' if others else ''}"
-    return [content((f"{words} {who}", MUTED)) for words in ("blocked by", "after")]
+    waits = content((f"blocked by {who}", MUTED))
+    if named.cell_length + waits.cell_length >= width:  # the title takes precedence
+        waits = content((f"after {who}", MUTED))
+    return spread(named, waits, width)
 
 
 def _named(row: _Row, ids: int) -> Content:

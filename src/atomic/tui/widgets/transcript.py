@@ -17,10 +17,10 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
-from textual.theme import Theme
 from textual.widget import Widget
 
 from atomic.tui.state.model import Block, BlockKind, Screen
+from atomic.tui.text import app_of
 from atomic.tui.transcript.blocks import FOLDABLE, Painter, plain_text
 from atomic.tui.transcript.markdown import LINK
 from atomic.tui.transcript.palette import Palette
@@ -28,7 +28,6 @@ from atomic.tui.transcript.viewport import Viewport
 from atomic.tui.transcript.welcome import is_welcome, welcome
 
 if TYPE_CHECKING:
-    from textual.app import App
     from textual.reactive import Reactive
 
 # Selection uses block * this + line as y, which is independent of heights above.
@@ -95,8 +94,13 @@ class TranscriptView(ScrollView, can_focus=True):
             return  # it has no size yet: the first resize paints
         self._update(viewport)
         self._arrange(viewport)
-        if self._toggled is not None:
-            self._follow_after_toggle(viewport, *self._toggled)
+        if self._toggled is not None:  # follow the end again, if it is still visible
+            id, version = self._toggled
+            at = viewport.index_of(id)
+            if at is None or viewport.blocks[at].version != version:
+                self._toggled = None
+                if viewport.is_at_end():
+                    self.follow()
 
     def follow(self) -> None:
         """Scroll to the end and follow it."""
@@ -133,8 +137,10 @@ class TranscriptView(ScrollView, can_focus=True):
     def last_answer(self, screen: Screen) -> str:
         """Return the source of the agent's last answer."""
         blocks = screen.blocks
-        end = next((at for at in range(len(blocks) - 1, -1, -1) if _is_answer(blocks[at])), None)
-        if end is None:
+        end = len(blocks) - 1
+        while end >= 0 and not (blocks[end].kind is BlockKind.ANSWER and blocks[end].depth == 0 and blocks[end].run):
+            end -= 1
+        if end < 0:
             return ""
         start = end
         while not blocks[start].lead and start and blocks[start - 1].kind is BlockKind.ANSWER:
@@ -146,11 +152,7 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def on_mount(self) -> None:
         """Subscribe to theme changes."""
-        app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]  # any app will do
-        app.theme_changed_signal.subscribe(self, self._theme_changed)
-
-    def _theme_changed(self, theme: Theme) -> None:
-        self._adapt()
+        app_of(self).theme_changed_signal.subscribe(self, lambda _: self._adapt())
 
     def on_resize(self, event: events.Resize) -> None:
         """Adapt to another size."""
@@ -174,8 +176,7 @@ class TranscriptView(ScrollView, can_focus=True):
         return self._viewport
 
     def _palette(self) -> Palette:
-        app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]  # any app will do
-        return Palette.of(app.theme_variables, self.background_colors[1])
+        return Palette.of(app_of(self).theme_variables, self.background_colors[1])
 
     # visible rows
 
@@ -437,13 +438,6 @@ class TranscriptView(ScrollView, can_focus=True):
         self._toggled = block.id, block.version
         self.post_message(self.Toggled(block.id))
 
-    def _follow_after_toggle(self, viewport: Viewport, id: int, version: int) -> None:
-        at = viewport.index_of(id)
-        if at is None or viewport.blocks[at].version != version:
-            self._toggled = None
-            if viewport.is_at_end():
-                self.follow()
-
     # painting
 
     def render_line(self, y: int) -> Strip:
@@ -483,7 +477,9 @@ class TranscriptView(ScrollView, can_focus=True):
         left = strip.index_to_cell_position(start)
         right = strip.index_to_cell_position(end)
         parts = strip.divide([left, right, strip.cell_length])
-        return Strip.join([parts[0], _restyled(parts[1], style), *parts[2:]])
+        # Above the strip's own style; `Strip.apply_style` applies it below.
+        restyled = [Segment(text, own + style if own else style) for text, own, _ in parts[1]]
+        return Strip.join([parts[0], Strip(restyled, parts[1].cell_length), *parts[2:]])
 
     def _pill(self, viewport: Viewport) -> str:
         key = f" · {self.end_key}" if self.end_key else ""
@@ -549,12 +545,3 @@ def _with_offsets(strip: Strip, place: int, width: int) -> Strip:
         parts.append(Segment(text, style + offset if style else offset))
         x += len(text)
     return Strip(parts, width)
-
-
-def _restyled(strip: Strip, style: Style) -> Strip:
-    """Apply a style above the strip's own; `Strip.apply_style` applies it below."""
-    return Strip([Segment(text, own + style if own else style) for text, own, _ in strip], strip.cell_length)
-
-
-def _is_answer(block: Block) -> bool:
-    return block.kind is BlockKind.ANSWER and block.depth == 0 and bool(block.run)
