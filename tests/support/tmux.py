@@ -56,7 +56,7 @@ class Tmux:
 
     def opens_question(self, *, timeout: float = PATIENCE) -> None:
         """Wait for a question, which opens a moment after the last key."""
-        self.shows("F6 later", timeout=timeout)
+        self.shows("F6 reopens", timeout=timeout)
 
     def _until(self, condition: Callable[[str], bool], what: str, timeout: float) -> str:
         end = monotonic() + timeout

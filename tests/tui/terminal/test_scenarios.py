@@ -130,6 +130,11 @@ def test_a_question_of_a_workflow_is_answered_on_the_screen(user: User) -> None:
         tmux.shows("puppet")
         _command(tmux, "/asks now")
         tmux.opens_question()
+        tmux.keys("Escape")
+        tmux.lacks("F6 reopens")
+        assert session(user)["status"] == "running"
+        tmux.keys("F6")
+        tmux.opens_question()
         tmux.keys("Down", "Enter")
         tmux.shows("completed")
         assert ledger(user) == ["done"]

@@ -199,9 +199,9 @@ def test_a_conversation_in_a_browser(server: Server, tab: Tab) -> None:
     tab.send("ask")
     tab.shows("Which branch?")
     # The question opens by itself, unless a key was pressed just before.
-    if not tab.screen.has("F6 later"):
+    if not tab.screen.has("F6 reopens"):
         tab.page.keyboard.press("F6")
-    tab.shows("F6 later")
+    tab.shows("F6 reopens")
     tab.page.keyboard.press("Enter")
     tab.shows("Answered: main")
     assert all(url.startswith((server.base, "data:", "ws:")) for url in tab.requests), tab.requests

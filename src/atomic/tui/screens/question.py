@@ -26,10 +26,10 @@ _MOST_WORDS = 6  # visible rows of typed text
 
 
 class Answered(NamedTuple):
-    """The answers to a question; None if it was dismissed."""
+    """The answers to a question."""
 
     question: str
-    answers: tuple[str, ...] | None
+    answers: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -45,9 +45,9 @@ class _Draft:
 class QuestionScreen(Dialog["Answered | None"]):
     """Shows the open questions one at a time.
 
-    It returns one of them answered or dismissed, or None to postpone them. `sync` drops
-    closed questions and closes the dialog after the last one. The app opens it again
-    while questions remain.
+    It returns one of them answered, or None to postpone them all. `sync` drops closed
+    questions and closes the dialog after the last one. The app opens it again after an
+    answer while questions remain.
     """
 
     DEFAULT_CSS = """
@@ -58,7 +58,7 @@ class QuestionScreen(Dialog["Answered | None"]):
     def __init__(self, entries: Sequence[QuestionEntry], first: str = "", *, later: str = "F6") -> None:
         """Show the question `first`, or the oldest.
 
-        `later` is the key that postpones them.
+        `later` is the key that opens the dialog again; it closes it, too.
         """
         super().__init__()
         self._later = later
@@ -156,20 +156,15 @@ class QuestionScreen(Dialog["Answered | None"]):
             return spread(named, content((place, "$warning")), width)
 
         self._title.show(title)
-        self._keys.show(keys_line(*_hints(entry.question, self._draft, len(ids)), (self._later, "later")))
+        self._keys.show(keys_line(*_hints(entry.question, self._draft, len(ids)), (self._later, "reopens")))
 
     # keys
 
     BINDINGS = [
-        Binding("escape", "skip", show=False),
-        Binding("f6", "later", show=False),
+        Binding("escape,f6", "later", show=False),
         Binding("tab", "other_question(1)", show=False, priority=True),
         Binding("shift+tab", "other_question(-1)", show=False, priority=True),
     ]
-
-    def action_skip(self) -> None:
-        """Dismiss only this question."""
-        self._close(Answered(self._shown, None))
 
     def action_later(self) -> None:
         """Close the dialog. The questions stay open."""
@@ -419,7 +414,7 @@ def _placeholder(question: Question) -> Content:
 
 
 def _hints(question: Question, draft: _Draft, waiting: int) -> list[tuple[str, str]]:
-    hints = [("⏎", "answer"), ("Esc", "skip")]
+    hints = [("⏎", "answer"), ("Esc", "later")]
     if draft.writes:
         hints += [("Ctrl+J", "newline"), *([("↑", "options")] if question.options else [])]
     elif question.multi_select:
