@@ -18,6 +18,7 @@ import msgspec
 from atomic.config import ConfigError, Settings, atomic_home, current_folder, find_project, load_settings
 
 if TYPE_CHECKING:  # a list of servers needs no workflows, and a turn no commands
+    from atomic.base.redaction import Redactor
     from atomic.commands import CommandRegistry
     from atomic.entities import EntityRegistry
     from atomic.loading.catalog import WorkflowCatalog
@@ -192,13 +193,9 @@ class Project:
         return trust.look(self.folder, home=home).allows(self.cwd)
 
     @cached_property
-    def store(self) -> SessionStore:
-        """The sessions of the user.
-
-        Secrets of the settings and of MCP servers are removed from them.
-        """
+    def redactor(self) -> Redactor:
+        """Knows the secrets of the environment, the settings and the MCP servers."""
         from atomic.base.redaction import Redactor
-        from atomic.sessions.store import SessionStore
 
         try:
             environments = [known.env for known in self.settings.providers.values()]
@@ -207,7 +204,14 @@ class Project:
         servers = self.mcp.entries
         environments += [server.env for server in servers]
         headers = [server.headers for server in servers]
-        return SessionStore(atomic_home(), Redactor.of_environment(*environments, headers=headers))
+        return Redactor.of_environment(*environments, headers=headers)
+
+    @cached_property
+    def store(self) -> SessionStore:
+        """The sessions of the user, without secrets."""
+        from atomic.sessions.store import SessionStore
+
+        return SessionStore(atomic_home(), self.redactor)
 
     @property
     def mcp(self) -> McpList:

@@ -1,4 +1,4 @@
-"""Two hundred secrets on all the ways that a run has: none of them is in any file of its session."""
+"""Two hundred secrets on all the ways that a run has: none of them is in any file of its session, or in a log."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from atomic.processes import ExecResult
 from tests.support.user import User
 from tests.support.user_workflows import call, end, recording, sessions, text, workflow
 
@@ -81,16 +83,49 @@ async def test_no_planted_secret_is_in_any_file_of_a_session(user: User, planted
     prompt = " ".join((*planted["prompt"], *planted["environment"], *encoded))
     done = await user.atomic("run", "leaky", "-a", agent, "--json", prompt)
     assert done.exit_code == 5, done.stderr
+    assert printed(done, everything) == []
+    assert "it is [redacted]; " in done.stdout
+    lines = [msgspec.json.decode(line) for line in done.stdout.splitlines()]
+    assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
+    assert lines[-1]["type"] == "run_ended"
     (folder,) = sessions(user)
     done = await user.atomic("answer", folder.name, "--no-resume", planted["prompt"][0])
     assert done.exit_code == 0
     assert leaks(folder, everything) == []
     done = await user.atomic("resume", folder.name)
     assert done.exit_code == 1  # the node behind the question fails, with all of them in its words
+    assert printed(done, everything) == []
     assert leaks(folder, everything) == []
     logged = (folder / "logs" / "events.jsonl").read_text()
     assert logged.count("[redacted]") > 400
     assert "it is [redacted]; " in logged
+
+
+@pytest.mark.parametrize("output", ["text", "json", "stream-json"])
+async def test_no_planted_secret_of_a_turn_is_printed_into_a_pipe(
+    user: User, planted: dict[str, list[str]], output: str
+) -> None:
+    everything = [secret for kind in planted.values() for secret in kind]
+    agent = recording(user, call(*agent_events(planted), text("\ncode: token = my_token\n"), end(" ".join(everything))))
+    done = await user.atomic("-p", "hi", "-a", agent, "--output", output)
+    assert done.exit_code == 0, done.stderr
+    assert printed(done, everything) == []
+    assert "[redacted]" in done.stdout
+    if output == "text":
+        assert done.stdout.endswith("\ncode: token = my_token\n")  # a program in an answer still runs
+
+
+async def test_no_secret_in_the_error_of_an_agent_is_printed(user: User) -> None:
+    key = token(0)
+    agent = recording(user, call(end("", "error", error=f"401: the key {key} is wrong")))
+    done = await user.atomic("-p", "hi", "-a", agent)
+    assert done.exit_code == 1
+    assert printed(done, [key]) == []
+
+
+def printed(done: ExecResult, secrets: list[str]) -> list[str]:
+    output = (done.stdout + done.stderr).encode()
+    return [secret for secret in secrets if any(word in output for word in spellings(secret))]
 
 
 def leaks(folder: Path, secrets: list[str]) -> list[tuple[str, str]]:

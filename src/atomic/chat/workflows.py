@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,6 @@ from atomic.runs.events import QuestionAsked, RunEnded, RunStarted, WorkflowEven
 from atomic.runs.log_follower import follow_log
 from atomic.sessions.errors import SessionError
 from atomic.sessions.inbox import POLL_SECONDS
-from atomic.sessions.logs import EventRedactor
 from atomic.sessions.store import Session, SessionStore
 from atomic.workflows.errors import UntrustedError, WorkflowLoadError
 
@@ -239,33 +238,23 @@ async def _end_owner(session: Session) -> None:
 
 
 async def _all_events(first: RunStarted, child: _Child, session: Session) -> AsyncGenerator[WorkflowEvent]:
-    """Yield the redacted events of a child from its pipe, and the rest from the log if
-    the pipe ends early.
+    """Yield the events of a child from its pipe, and the rest from the log if the pipe
+    ends early.
 
-    The log is redacted, the pipe is not: this is the place where its events enter.
+    Both are redacted.
     """
-    redactor = EventRedactor(session.redactor)
     last = first.time
-    for event in _decoded(redactor.add(msgspec.to_builtins(first))):
-        yield event
-    async for received in child.events:
-        if isinstance(received, _StartRefused):
+    yield first
+    async for event in child.events:
+        if isinstance(event, _StartRefused):
             continue
-        for event in _decoded(redactor.add(msgspec.to_builtins(received))):
-            yield event
-        last = received.time
-        if isinstance(received, RunEnded):
-            return
-    for event in _decoded(redactor.rest()):
         yield event
+        last = event.time
+        if isinstance(event, RunEnded):
+            return
     async for event in follow_log(session):
         if event.time > last:
             yield event
-
-
-def _decoded(lines: Iterable[Mapping[str, Any]]) -> Iterator[WorkflowEvent]:
-    for line in lines:
-        yield msgspec.convert(line, WorkflowEvent)
 
 
 class _Child:

@@ -18,6 +18,7 @@ import msgspec
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
+from atomic.base.redaction import Redactor
 from atomic.base.terminal import harmless, one_line
 from atomic.cli import signals
 from atomic.cli.output import Output
@@ -116,7 +117,7 @@ class _TextCall:
     def __init__(self, out: Output, number: int, call: RecordedCall) -> None:
         self._out = out
         self._call = call
-        self._report = TextReport(out)
+        self._report = TextReport(out, Redactor.of_environment())
         task = "" if call.task is None else f"task {call.task}"
         title = " ".join(part for part in (call.role, task) if part) or "turn"
         agent = ", ".join(part for part in (call.provider, call.model) if part)

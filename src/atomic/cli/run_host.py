@@ -7,10 +7,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import AtomicError, ExitCode, is_debugging, message_of
+from atomic.base.redaction import EventRedactor
 from atomic.cli import signals
 from atomic.cli.errors import exit_code_of
 from atomic.cli.output import Output
@@ -22,7 +25,7 @@ from atomic.config import read_duration, read_limit
 from atomic.graph import RunOwnedError
 from atomic.questions import Question
 from atomic.runs.endings import Stop
-from atomic.runs.events import RunEnded
+from atomic.runs.events import RunEnded, WorkflowEvent, as_line
 from atomic.runs.executor import WorkflowRun
 from atomic.runs.host import Person
 from atomic.wiring import RunFlags
@@ -159,10 +162,23 @@ class RunHost:
 
     async def _watch(self, run: WorkflowRun) -> int:
         code = ExitCode.DONE
-        async for event in run:
+        async for event in _redacted(run):
             self._view.show(event)
             if isinstance(event, RunEnded):
                 code = event.exit_code
             while self._out.backlog > MOST_UNWRITTEN:  # noqa: ASYNC110  # a thread writes it
                 await asyncio.sleep(0.05)
         return code
+
+
+async def _redacted(run: WorkflowRun) -> AsyncIterator[WorkflowEvent]:
+    """Yield the events of a run as its log has them: without secrets, because standard
+    output often ends up in the log of a CI service.
+    """
+    redactor = EventRedactor(run.session.redactor)
+    seq = 0
+    async for event in run:
+        held = redactor.rest() if isinstance(event, RunEnded) else ()
+        for line in (*held, *redactor.add(as_line(event))):
+            seq += 1
+            yield msgspec.convert({**line, "seq": seq}, WorkflowEvent)

@@ -116,7 +116,7 @@ class Host(ABC):
         self._stop = stop
         self._project = project or Project()
         self._out = Output()
-        self._report = report_for(request.output, self._out)
+        self._report = report_for(request.output, self._out, self._project.redactor)
         self._asker = Asker(self._out, self._interrupt)
         self._session: AgentSession | None = None
 

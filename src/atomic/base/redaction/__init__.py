@@ -1,12 +1,24 @@
 """Keep secrets out of files and other programs.
 
-`Redactor` cleans text and data. `is_secret_variable` decides which environment
-variables reach the programs that Atomic starts. This package knows no file, no agent
-and no workflow.
+`Redactor` cleans text and data, `EventRedactor` events whose text arrives in pieces.
+`is_secret_variable` decides which environment variables reach the programs that Atomic
+starts. This package knows no file, no agent and no workflow.
 """
 
 from atomic.base.redaction.redactor import Redactor, redact
 from atomic.base.redaction.spellings import MARK, SHORTEST
+from atomic.base.redaction.streams import EventRedactor, HeldText, Line
 from atomic.base.redaction.variables import SECRET_WORDS, is_secret, is_secret_variable
 
-__all__ = ["MARK", "SECRET_WORDS", "SHORTEST", "Redactor", "is_secret", "is_secret_variable", "redact"]
+__all__ = [
+    "MARK",
+    "SECRET_WORDS",
+    "SHORTEST",
+    "EventRedactor",
+    "HeldText",
+    "Line",
+    "Redactor",
+    "is_secret",
+    "is_secret_variable",
+    "redact",
+]
