@@ -58,14 +58,17 @@ async def test_exactly_the_hash_is_approved(user: User) -> None:
     assert found["items"][0]["diff"][3:] == ["-x = 2", "+x = 1"]
 
 
+CONTINUE = "its runs continue only if you approve it again, or with --trust"
+
+
 async def test_it_can_be_taken_back(user: User) -> None:
     evil(user)
     await user.atomic("trust", (await shown(user))["hash"])
     done = await user.atomic("trust", "--revoke")
-    assert (done.exit_code, complaint(done)) == (0, f"{user.project} is no longer trusted")
+    assert (done.exit_code, complaint(done)) == (0, f"{user.project} is no longer trusted; {CONTINUE}")
     assert not (await shown(user))["trusted"]
     done = await user.atomic("trust", "--revoke")
-    assert (done.exit_code, complaint(done)) == (0, f"{user.project} was not trusted")
+    assert (done.exit_code, complaint(done)) == (0, f"{user.project} was not trusted; {CONTINUE}")
 
 
 async def test_without_a_terminal_the_message_explains_how_to_approve(user: User) -> None:

@@ -319,6 +319,19 @@ async def test_a_run_resumes_after_its_own_changes_only(user: User, changed_by: 
     assert done.exit_code == (0 if changed_by == "the run alone" else 4), (path, done.stderr)
 
 
+async def test_a_run_that_was_started_with_trust_does_not_resume_after_a_revoke(user: User) -> None:
+    flow(user, "ask", "from atomic.workflows import *\nworkflow = graph(State).ask_user('q', 'Go on?').compile()\n")
+    hash = await hash_of(user)
+    assert (await user.atomic("run", "ask", "--trust", hash, "x")).exit_code == 5
+    id = session(user)["id"]
+    await user.atomic("trust", "--revoke")
+    refused = await user.atomic("answer", id, "yes")
+    assert refused.exit_code == 4
+    assert "this project is not trusted in its current state" in refused.stderr
+    assert f"for one command: --trust {hash}" in refused.stderr
+    assert (await user.atomic("answer", id, "yes", "--trust", hash)).exit_code == 0
+
+
 @pytest.mark.ci
 async def test_unapproved_changes_are_named_first(user: User) -> None:
     for name in ("one", "two"):

@@ -30,7 +30,8 @@ def run_trust(arguments: Arguments) -> int:
         raise UsageError("one thing at a time: atomic trust --show, atomic trust HASH, or atomic trust --revoke")
     snapshot = trust.look()
     if arguments.has("--revoke"):
-        tell(f"{snapshot.project} {'is no longer trusted' if trust.revoke() else 'was not trusted'}")
+        was = "is no longer trusted" if trust.revoke() else "was not trusted"
+        tell(f"{snapshot.project} {was}; its runs continue only if you approve it again, or with --trust")
         return ExitCode.DONE
     if snapshot.problem:
         tell(snapshot.problem)

@@ -74,15 +74,13 @@ class TrustStore:
     def remove(self, project: str, when: str) -> bool:
         """Revoke an approval and return whether there was one. Raise TrustError.
 
-        The revocation is stored: it also stops runs that started while the project was
-        trusted.
+        The revocation is always stored: it also stops runs that started while the
+        project was trusted, or with `--trust`.
         """
-        known = self._read().projects.get(project)
-        if known is None or known.is_revoked:
-            return False
         with self._changing() as approvals:
+            known = approvals.projects.get(project)
             approvals.projects[project] = Approval("", when)
-        return True
+        return known is not None and not known.is_revoked
 
     def text(self, digest: str) -> str | None:
         """Return the text of an approved item; None if it was not kept."""
