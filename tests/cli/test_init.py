@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tests.support.entity_files import write
@@ -56,3 +57,10 @@ async def test_a_link_does_not_lead_it_out_of_the_project(user: User, tmp_path: 
     (user.project / ".atomic" / "workflows").symlink_to(elsewhere)
     assert (await user.atomic("init")).exit_code == 1
     assert list(elsewhere.iterdir()) == []
+
+
+async def test_the_root_folder_is_refused_before_anything_is_written(user: User) -> None:
+    before = os.path.lexists("/.atomic")
+    done = await user.atomic("init", cwd=Path("/"))
+    assert (done.exit_code, complaint(done)) == (2, "/ holds many projects (change to a project's folder)")
+    assert os.path.lexists("/.atomic") == before

@@ -61,7 +61,7 @@ async def test_a_folder_that_only_the_users_own_group_can_write_is_fine(user: Us
     assert (await user.atomic("config")).exit_code == 0
 
 
-@pytest.mark.parametrize("mode", [0o1777, 0o775, 0o757])
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
 @pytest.mark.parametrize("words", LINES)
 async def test_a_folder_that_others_can_write_is_refused(user: User, shared: Path, mode: int, words: list[str]) -> None:
     share_group(user)
@@ -72,6 +72,13 @@ async def test_a_folder_that_others_can_write_is_refused(user: User, shared: Pat
         f"{shared} can be written by other users: run chmod go-w {shared}",
     )
     assert not (shared.parent / "ran").exists()
+
+
+async def test_a_folder_for_everyone_is_refused_without_advice_to_change_it(user: User, shared: Path) -> None:
+    shared.chmod(0o1777)
+    done = await user.atomic("sessions")
+    assert done.exit_code == 2
+    assert complaint(done) == f"{shared} is shared with other users: set ATOMIC_HOME to a folder of your own"
 
 
 @pytest.mark.ci

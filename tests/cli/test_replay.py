@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 from atomic.processes import execute
+from tests.support import user_workflows as flows
 from tests.support.entity_files import write
 from tests.support.user import User, complaint, objects
 
@@ -152,3 +154,15 @@ async def test_a_recorded_turn_can_be_replayed(user: User) -> None:
     await user.atomic("-p", "Say Hello", "--agent", f"replay:{first}", "--record", str(again))
     done = await user.atomic("replay", str(again), "--speed", "max")
     assert (done.exit_code, "Hello" in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+@pytest.mark.parametrize("verb", [("replay",), ("run", "asks", "-a")])
+async def test_a_device_or_a_pipe_is_not_read_as_a_recording(user: User, kind: str, verb: tuple[str, ...]) -> None:
+    flows.workflow(user, "asks", "workflow = graph(S).ask_user('q', 'Go on?').compile()\n")
+    file = "/dev/zero" if kind == "device" else str(user.project / "pipe")
+    if kind == "pipe":
+        os.mkfifo(file)
+    done = await user.atomic(*verb, file if verb == ("replay",) else f"replay:{file}")
+    assert (done.exit_code, "regular file" in complaint(done)) == (2, True), done.stderr
+    assert flows.sessions(user) == []

@@ -18,3 +18,13 @@ def test_the_first_workflow_of_the_readme_runs_as_it_stands(tmp_path: Path) -> N
     assert done.stdout.splitlines() == [
         "paused ['What shall it be called?']", "Three lines", "Line 1.", "Line 2.", "Line 3.",
     ]  # fmt: skip
+
+
+def test_the_drawing_of_the_readme_is_the_drawing_of_its_workflow(tmp_path: Path) -> None:
+    text = README.read_text(encoding="utf-8")
+    code = text.split("```python\n")[1].split("```")[0].replace("asyncio.run(main())", "print(story.draw())")
+    (tmp_path / "story.py").write_text(code, encoding="utf-8")
+    command = [sys.executable, "story.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    shown = text.split("are other formats:\n\n```\n")[1].split("```")[0]
+    assert done.stdout.rstrip("\n") == shown.rstrip("\n"), done.stderr

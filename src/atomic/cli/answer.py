@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
-from atomic.cli.resume import Answers, resume_run, session_of
+from atomic.cli.resume import Answers, check_not_cancelled, resume_run, session_of
 from atomic.cli.run_host import host_run, read_flags
 from atomic.cli.streams import json_line, put, tell
 from atomic.cli.terminal_questions import WrongAnswerError, read_answer
@@ -22,7 +22,7 @@ from atomic.runs.executor import WorkflowRun
 from atomic.runs.host import Answer, Person
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import OpenQuestion
-from atomic.sessions.store import Session
+from atomic.sessions.store import Session, shown
 from atomic.wiring import RunFlags
 
 OWNER_SECONDS = 3.0  # after that time we assume that the run's owner will read the answer
@@ -33,9 +33,10 @@ def answer_command(arguments: Arguments) -> int:
     flags = read_flags(arguments)
     as_json = arguments.has("--json")
     session = session_of(arguments)
+    check_not_cancelled(session)
     words = arguments.words[1:]
     try:
-        question, answer = _parse(session.record.questions, words)
+        question, answer = _parse(session, words)
     except UsageError:
         if not _is_given_already(session, words):
             raise
@@ -111,10 +112,11 @@ def _open_question(question: Question) -> OpenQuestion:
     )
 
 
-def _parse(asked: Sequence[OpenQuestion], words: Sequence[str]) -> tuple[OpenQuestion, Answer]:
+def _parse(session: Session, words: Sequence[str]) -> tuple[OpenQuestion, Answer]:
     """Return the question and its answer. Raises UsageError."""
+    asked = session.record.questions
     if not asked:
-        raise UsageError("This run has asked nothing")
+        raise UsageError(f"Run {session.id} has no open question: it is {shown(session.record).status}")
     named: OpenQuestion | None = None
     if len(words) > 1:
         named = next((question for question in asked if question.id == words[0]), None)

@@ -25,6 +25,8 @@ def run_chat(arguments: Arguments) -> int:
         record=arguments.value("--record"),
         prompt=readable(" ".join(arguments.words)),
     )
+    if request.resume is not None:
+        _check_conversation(request.resume)
     is_plain = arguments.has("--plain")
     if arguments.has("--port") and not arguments.has("--web"):
         raise UsageError("--port only works with --web: atomic --web --port PORT")
@@ -48,3 +50,12 @@ def run_chat(arguments: Arguments) -> int:
     if not is_terminal():
         raise UsageError(NO_TERMINAL)
     return show(request)
+
+
+def _check_conversation(id: str) -> None:
+    """Raise AtomicError before the screen opens if there is no such conversation."""
+    from atomic.cli.resume import require_session
+
+    session = require_session(id)
+    if not session.record.is_conversation:
+        raise UsageError(f"{session.id} is a run, not a conversation: atomic resume {session.id}")

@@ -25,6 +25,10 @@ def init_project(arguments: Arguments) -> int:
     folder = project / ".atomic"
     if os.path.realpath(folder) == os.path.realpath(atomic_home()) or project == Path.home().resolve():
         raise UsageError("this is your home folder, whose .atomic is for all projects (change to a project's folder)")
+    if project == Path(project.anchor):
+        raise UsageError(f"{project} holds many projects (change to a project's folder)")
+    if not os.access(project, os.W_OK | os.X_OK):
+        raise CliError(f"you may not write to {project} (change to a folder of your own)")
     for wanted in (folder, folder / "workflows"):
         # A link in an untrusted repository could lead out of the project.
         if wanted.is_symlink() or (os.path.lexists(wanted) and not wanted.is_dir()):

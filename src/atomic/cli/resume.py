@@ -79,15 +79,10 @@ async def resume_run(
 
     Raises AtomicError before anything changes.
     """
-    believe_journal(session)
+    check_not_cancelled(session)
     record = session.record
     if record.is_conversation:
         raise UsageError(f"{session.id} is a conversation: atomic chat --resume {session.id}")
-    if record.status is SessionStatus.CANCELLED:
-        raise UsageError(
-            f"Run {session.id} was cancelled for good (atomic stop --cancel), so it does not continue; "
-            f"start a new run: atomic run {record.workflow} …"
-        )
     flags = flags.over(record.options)
     project = _project_of(session, flags)
     os.chdir(project.cwd)  # commands of the workflow's nodes start in the folder of the first start
@@ -122,6 +117,16 @@ async def resume_run(
         answers=answers,
         model=flags.models.get("") or record.options.get("model"),
     )
+
+
+def check_not_cancelled(session: Session) -> None:
+    """Raise UsageError if the run was cancelled; believe the journal, not the record."""
+    believe_journal(session)
+    if session.record.status is SessionStatus.CANCELLED:
+        raise UsageError(
+            f"Run {session.id} was cancelled for good (atomic stop --cancel), so it does not continue; "
+            f"start a new run: atomic run {session.record.workflow} …"
+        )
 
 
 def _check_flags(flags: RunFlags, definition: WorkflowDefinition) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from atomic.base.arguments import Arguments, UsageError, is_flag
 from atomic.base.flags import RUN, config_flags, flag_in_prompt
+from atomic.base.untrusted_files import open_regular, reason_of
 from atomic.cli.resume import require_session, resume_run
 from atomic.cli.run_host import host_run, read_flags
 from atomic.cli.streams import confirmed, has_terminal, tell
@@ -66,6 +67,8 @@ async def start_run(name: str, prompt: str, resume: str | None, flags: RunFlags,
     project = Project(cwd=current_folder(), trust=flags.trust)
     for warning in project.settings.warnings:
         tell(f"warning: {warning}")
+    for agent in flags.agents.values():
+        _check_recording(agent)
     definition = project.workflows.definition(name.removeprefix("/"))
     loaded = definition.load()
     project.workflows.check_calls(definition)
@@ -78,6 +81,17 @@ async def start_run(name: str, prompt: str, resume: str | None, flags: RunFlags,
     if project.snapshot.approved:
         run.session.save(trust=RunTrust.of(project.snapshot))
     return run
+
+
+def _check_recording(agent: str) -> None:
+    """Raise UsageError if an agent is a recording that cannot be read."""
+    kind, _, file = agent.partition(":")
+    if kind != "replay":
+        return
+    try:
+        open_regular(Path(file).expanduser()).close()
+    except OSError as error:
+        raise UsageError(f"replay: {file}: {reason_of(error)}") from error
 
 
 def workflow_finder(words: Sequence[str]) -> Find:

@@ -22,7 +22,7 @@ from atomic.config import atomic_home, find_project
 from atomic.sessions.history import History, StepLook, read_history
 from atomic.sessions.html import page_of
 from atomic.sessions.model import SessionRecord, SessionStatus
-from atomic.sessions.report import dollars, facts_of, local_time, next_command, report_of
+from atomic.sessions.report import RESUMABLE, dollars, facts_of, local_time, next_command, report_of
 from atomic.sessions.store import Session, SessionStore, shown
 from atomic.sessions.timeline import Row, bar, rows_of
 
@@ -43,6 +43,7 @@ def list_sessions(arguments: Arguments) -> int:
     """Print all sessions, newest first."""
     status = arguments.value("--status")
     records = SessionStore(atomic_home()).list()
+    empty = "No run matches: atomic sessions list shows all.\n" if records else "No runs yet.\n"
     if status is not None:
         records = [record for record in records if record.status == status]
     if arguments.has("--project"):
@@ -58,7 +59,7 @@ def list_sessions(arguments: Arguments) -> int:
         started = local_time(record.created_at)[:16]
         cost = dollars(record.cost.usd) if record.cost.usd else ""
         rows.append((id, record.status, started, cost, record.workflow, record.prompt or record.reason))
-    put_table(rows, empty="No runs yet.\n")
+    put_table(rows, empty=empty)
     return ExitCode.DONE
 
 
@@ -135,33 +136,34 @@ def _report(session: Session, history: History) -> str:
 
 def _facts(session: Session, history: History, columns: int) -> str:
     command = next_command(history.record)
+    ended = _last_end(session)
+    why = str(ended.get("plain") or ended.get("message") or "")
     rows: list[tuple[str, str]] = []
     for name, text in facts_of(history):
-        if text == command:
-            text = _with_remedy(session, command)
+        if text == command and str(ended.get("resume")).startswith(f"{command} "):
+            text = ended["resume"]  # with the flag that lifts the limit at which the run stopped
         rows.append((name, one_line(text)))
+        if name == "status" and why and history.record.status in RESUMABLE and not history.record.questions:
+            rows.append(("reason", one_line(why)))
     return "\n".join(table(rows, columns))
 
 
-def _with_remedy(session: Session, command: str) -> str:
-    """Return the command with the flag that lifts the limit at which the run stopped,
-    such as `--max-cost`.
-
-    The last event of the log has it.
+def _last_end(session: Session) -> dict[str, Any]:
+    """Return the fields of the last `run_ended` in the log; empty if the run continued
+    after it.
     """
-    found = command
+    found: dict[str, Any] = {}
     try:
         with open_regular(session.logs.events) as log:
             for line in log:
                 if b'"run_started"' in line:
-                    found = command
+                    found = {}
                 elif b'"run_ended"' in line:
                     with suppress(msgspec.DecodeError, UnicodeDecodeError):  # cut off by a kill
-                        event = msgspec.json.decode(line, type=dict[str, Any])
-                        found = str(event.get("resume", ""))
+                        found = msgspec.json.decode(line, type=dict[str, Any])
     except OSError:
-        return command
-    return found if found.startswith(f"{command} ") else command
+        return {}
+    return found
 
 
 def _drawing(history: History, columns: int) -> str:

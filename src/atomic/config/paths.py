@@ -54,6 +54,8 @@ def _check_home(home: Path) -> None:
         return
     if not is_ours(status):
         raise HomeError(f"{home} belongs to another user: set ATOMIC_HOME to a folder of your own")
+    if status.st_mode & stat.S_ISVTX:  # a folder for everyone, such as /tmp
+        raise HomeError(f"{home} is shared with other users: set ATOMIC_HOME to a folder of your own")
     by_group = status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid)
     if by_group or status.st_mode & stat.S_IWOTH:
         raise HomeError(f"{home} can be written by other users: run chmod go-w {shlex.quote(str(home))}")

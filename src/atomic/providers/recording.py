@@ -25,6 +25,7 @@ import msgspec
 
 from atomic.base.errors import AtomicError
 from atomic.base.redaction import Redactor
+from atomic.base.untrusted_files import read_bounded
 from atomic.providers.base import CustomTool, SessionOptions
 from atomic.providers.errors import ProviderError
 from atomic.providers.events import AgentEvent, Notice, TextDelta, ThinkingDelta, ToolOutput
@@ -34,6 +35,7 @@ if TYPE_CHECKING:  # imported on demand: many recordings change no files
     from atomic.git import Changes, FileWatch
 
 VERSION = 1
+MAX_BYTES = 1024 * 1024 * 1024  # of a recording
 GIT_SECONDS = 10.0  # for finding changed files, before a turn and after it
 
 _BINARY_PATCH = "\nGIT binary patch\n"
@@ -117,7 +119,7 @@ class _Header(msgspec.Struct, frozen=True):
 def read_recording(path: Path) -> Recording:
     """Read a file. Raise RecordingError with the line and the reason."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_bounded(path, MAX_BYTES).split(b"\n")
     except OSError as error:
         raise RecordingError(path, error.strerror or str(error)) from error
     with _decode_lock:

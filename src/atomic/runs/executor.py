@@ -16,6 +16,7 @@ from atomic.runs.endings import Stop
 from atomic.runs.events import WorkflowEvent
 from atomic.runs.host import Answer, Runtime
 from atomic.runs.run import Execution, RunRequest
+from atomic.sessions.errors import RunNotStartedError
 from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import Session, this_owner
 from atomic.workflows.errors import UnknownRoleError
@@ -165,4 +166,7 @@ def _new_session(request: RunRequest, runtime: Runtime) -> Session:
         cwd=str(runtime.folder),
         options={**runtime.options(request.model), "given": sorted(request.config or {})},
     )
-    return runtime.store.create(record)
+    try:
+        return runtime.store.create(record)
+    except OSError as error:
+        raise RunNotStartedError(f"{runtime.store.folder} cannot be written: {error.strerror or error}") from error

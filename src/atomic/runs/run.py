@@ -40,7 +40,7 @@ from atomic.runs.host import Answer, Runtime
 from atomic.runs.kept_tasks import CleanTasks, KeptTasks, RunTasks
 from atomic.runs.runtime import RunRuntime
 from atomic.runs.spending import CALLS, Amount, is_copy_changed, read_calls
-from atomic.sessions.errors import FactsLostError, JournalLostError
+from atomic.sessions.errors import FactsLostError, JournalLostError, RunNotStartedError
 from atomic.sessions.facts import CHANGED_COPIES, Facts, find_facts
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import SessionStatus
@@ -117,6 +117,7 @@ class Execution:
         self._streaming: asyncio.Task[RunResult[Any]] | None = None
         self._damage = ""  # the message about a journal that another program has damaged
         self._last: Any = None  # the state after the end of the run
+        self._is_new = not request.resume  # nothing of it has run, and a resume would find nothing
         self._is_ours = not request.resume  # the run may belong to another process until the journal is acquired
         owner = this_owner()
         self._address = f"{owner.pid}|{owner.mark}"  # on messages of other processes to this one
@@ -152,6 +153,9 @@ class Execution:
                 self._repeat_end()
             else:
                 await self._execute()
+        except RunNotStartedError:
+            self._session.remove()
+            raise
         finally:
             self.events.queue.close()
 
@@ -204,6 +208,8 @@ class Execution:
         except Exception as error:  # any failure becomes a RunEnded and a reason in session.json
             if not self._is_ours:
                 raise
+            if self._is_new and isinstance(error, OSError | JournalError):
+                raise RunNotStartedError(str(error)) from error
             self._session.logs.error("the run failed", error)
             ending = Ending("failed", "error", _message_of(error), ExitCode.FAILED, f"atomic resume {self._session.id}")
         finally:
@@ -245,6 +251,7 @@ class Execution:
             session.save, status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
             begun=True, atomic_version=__version__, **started,
         )  # fmt: skip
+        self._is_new = False
         self.events.emit(
             RunStarted, workflow=request.definition.name, prompt=request.prompt, session_dir=self._dir,
             resumed=request.resume,

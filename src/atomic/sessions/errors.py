@@ -96,6 +96,14 @@ class SessionDamagedError(SessionError):
     exit_code = ExitCode.FAILED
 
 
+class RunNotStartedError(SessionError):
+    """The first files of a run could not be written, for example to a full disk."""
+
+    def __init__(self, why: str) -> None:
+        advice = "make room there, or set ATOMIC_HOME to another folder, then try again"
+        super().__init__(f"Nothing was started: {why} ({advice})")
+
+
 class JournalLostError(SessionError):
     """A run has started, and its journal is missing or replaced."""
 

@@ -16,6 +16,7 @@ from atomic.base.text import duration
 from atomic.sessions.history import History, seconds_since_1970
 from atomic.sessions.model import Cost, SessionRecord
 
+_PLAIN_REASONS = ("", "cancelled", "done", "error")  # they say no more than the status
 RESUMABLE = ("paused", "interrupted", "failed", "blocked")
 
 
@@ -36,7 +37,7 @@ def facts_of(history: History) -> list[tuple[str, str]]:
     facts = [
         ("session", record.id),
         ("workflow", f"{record.workflow}{version}"),
-        ("status", ": ".join(part for part in (str(record.status), record.reason) if part)),
+        ("status", str(record.status) if record.reason in _PLAIN_REASONS else f"{record.status}: {record.reason}"),
         ("agent", _agent(record)),
         ("prompt", record.prompt),
         ("project", record.project),

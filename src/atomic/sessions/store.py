@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cached_property
@@ -65,14 +66,18 @@ class SessionStore:
     def create(self, record: SessionRecord) -> Session:
         """Create the folder of a run."""
         folder = self.place_of(record.id)
-        make_folder(str(self.folder))
-        os.mkdir(folder, 0o700)
-        for name in ("logs", "inbox"):
-            os.mkdir(folder / name, 0o700)
         began = now()
         record = msgspec.structs.replace(record, created_at=record.created_at or began, updated_at=began)
         session = Session(folder, record, self.redactor)
-        session.write_record(durable=False)  # it is written again, durably, before the run starts
+        try:
+            make_folder(str(self.folder))
+            os.mkdir(folder, 0o700)
+            for name in ("logs", "inbox"):
+                os.mkdir(folder / name, 0o700)
+            session.write_record(durable=False)  # it is written again, durably, before the run starts
+        except OSError:
+            session.remove()
+            raise
         return session
 
     def find(self, id: str) -> Session:
@@ -209,6 +214,10 @@ class Session:
         self.put_answer(question, answer)
         if not self.is_owned:
             self.save(questions=tuple(other for other in self.record.questions if other.id != question))
+
+    def remove(self) -> None:
+        """Delete the folder of a run that could not start."""
+        shutil.rmtree(self.dir, ignore_errors=True)
 
     @property
     def journal_path(self) -> Path:

@@ -111,7 +111,7 @@ def _commands(text: str, cursor: int, registry: CommandRegistry | None) -> Offer
         )
         for command in hint.suggestions
     )
-    return Offer(OfferKind.COMMANDS, rows, note="" if rows else "No command begins so")
+    return Offer(OfferKind.COMMANDS, rows, note="" if rows else "No command begins like this")
 
 
 def _mentions(query: str, cursor: int, known: Known) -> Offer:

@@ -32,7 +32,7 @@ def test_a_slash_lists_the_commands_and_letters_filter() -> None:
     assert labels("/") == ["/ralph", "/clear", "/help", "/model"]
     assert labels("/m") == ["/model"]
     assert labels("/loop") == ["/ralph"]
-    assert offered("/nope").note == "No command begins so"
+    assert offered("/nope").note == "No command begins like this"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,93 @@
+"""Mistakes that every user makes: each one gets a true message, and nothing is left behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from atomic.processes import execute
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC, User, complaint
+from tests.support.user_workflows import session, sessions, workflow
+
+ASKS = "workflow = graph(S).ask_user('q', 'Go on?').compile()\n"
+FAILS = """
+def boom(state):
+    raise ValueError("the database is gone")
+
+workflow = graph(S).tool("boom", boom).compile()
+"""
+
+
+@pytest.mark.parametrize("blocks", [1, 8])
+async def test_a_run_that_a_full_disk_prevents_leaves_nothing_and_is_not_resumed(user: User, blocks: int) -> None:
+    workflow(user, "asks", ASKS)
+    # A limit of a file's size is as good as a full disk, and needs no disk.
+    done = await execute(
+        "/bin/sh", "-c", f'ulimit -f {blocks}; exec "$0" "$@" 2>&1 | cat', ATOMIC, "run", "asks", "x",
+        cwd=user.project, env={**user.env, "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    assert done.stdout.startswith("atomic: Nothing was started: ")
+    assert "make room there, or set ATOMIC_HOME to another folder, then try again" in done.stdout
+    assert "resume" not in done.stdout
+    assert sessions(user) == []
+
+
+async def test_a_failed_run_is_shown_with_its_reason(user: User) -> None:
+    workflow(user, "fails", FAILS)
+    assert (await user.atomic("run", "fails", "x")).exit_code == 1
+    shown = (await user.atomic("sessions", "show", session(user)["id"])).stdout.splitlines()
+    assert shown[2:4] == ["status    failed", "reason    ValueError: the database is gone"]
+
+
+async def test_a_status_that_no_run_has_is_not_called_an_empty_list(user: User) -> None:
+    workflow(user, "asks", ASKS)
+    assert (await user.atomic("run", "asks", "x")).exit_code == 5
+    done = await user.atomic("sessions", "list", "--status", "failed")
+    assert (done.exit_code, done.stdout) == (0, "No run matches: atomic sessions list shows all.\n")
+
+
+async def test_a_cancelled_run_refuses_an_answer_with_the_true_reason(user: User) -> None:
+    workflow(user, "asks", ASKS)
+    assert (await user.atomic("run", "asks", "x")).exit_code == 5
+    id = session(user)["id"]
+    assert (await user.atomic("stop", "--cancel", id)).exit_code == 0
+    done = await user.atomic("answer", id, "yes")
+    assert done.exit_code == 2
+    assert f"Run {id} was cancelled for good" in complaint(done)
+    shown = (await user.atomic("sessions", "show", id)).stdout.splitlines()
+    assert shown[2] == "status    cancelled"
+
+
+async def test_a_completed_run_has_no_open_question(user: User) -> None:
+    workflow(user, "asks", ASKS)
+    assert (await user.atomic("run", "asks", "x")).exit_code == 5
+    id = session(user)["id"]
+    assert (await user.atomic("answer", id, "yes")).exit_code == 0
+    done = await user.atomic("answer", id, "other", "no")
+    assert (done.exit_code, complaint(done)) == (2, f"Run {id} has no open question: it is completed")
+
+
+async def test_a_missing_recording_is_reported_before_there_is_a_run(user: User) -> None:
+    workflow(user, "asks", ASKS)
+    done = await user.atomic("run", "asks", "-a", "replay:nowhere.jsonl", "x")
+    assert (done.exit_code, complaint(done)) == (
+        2,
+        "replay: nowhere.jsonl: it cannot be read: No such file or directory",
+    )
+    assert sessions(user) == []
+
+
+async def test_an_unknown_conversation_opens_no_screen(user: User) -> None:
+    words = (ATOMIC, "chat", "--resume", "12345678")
+    async with in_terminal(words, env={**user.env, "TERM": "xterm"}, cwd=user.project) as terminal:
+        assert await terminal.exit_code() == 2
+        shown = await terminal.rest()
+    assert shown == 'atomic: No session "12345678" (atomic sessions lists them)\n'
+
+
+async def test_a_run_is_not_opened_as_a_conversation(user: User) -> None:
+    workflow(user, "asks", ASKS)
+    assert (await user.atomic("run", "asks", "x")).exit_code == 5
+    id = session(user)["id"]
+    done = await user.atomic("chat", "--plain", "--resume", id)
+    assert (done.exit_code, complaint(done)) == (2, f"{id} is a run, not a conversation: atomic resume {id}")
