@@ -4,7 +4,7 @@ This package knows no agents and no workflows. Start with `store`; the journal s
 `journal`.
 
 Public modules: `journal_database`, `errors`, `facts`, `files`, `history`, `html`, `inbox`,
-`logs`, `model`, `report`, `started`, `store`, `timeline`.
+`model`, `report`, `started`, `store`, `timeline`.
 """
 
 from typing import TYPE_CHECKING, Any
