@@ -17,6 +17,7 @@ from atomic.sessions.facts import Facts
 from tests.support import fake_acp
 from tests.support.terminal import in_terminal
 from tests.support.user import ATOMIC, User
+from tests.support.waits import HANG
 
 GOAL = "write the parts"
 TASKS = [{"id": "1", "title": "Write part one"}, {"id": "2", "title": "Write part two", "blocked_by": ["1"]}]
@@ -105,13 +106,13 @@ class Sandbox:
         self.git("add", "-A")
         self.git("commit", "-q", "-m", subject)
 
-    async def ralph(self, *words: str, timeout: float = 60) -> Outcome:
+    async def ralph(self, *words: str, timeout: float = HANG) -> Outcome:
         return await self.atomic("run", "ralph", "--json", *words, timeout=timeout)
 
-    async def resume(self, *words: str, timeout: float = 60) -> Outcome:
+    async def resume(self, *words: str, timeout: float = HANG) -> Outcome:
         return await self.atomic("resume", self.session.name, "--json", *words, timeout=timeout)
 
-    async def atomic(self, *words: str, timeout: float = 60) -> Outcome:
+    async def atomic(self, *words: str, timeout: float = HANG) -> Outcome:
         done = await self.user.atomic(*words, timeout=timeout)
         events = [json.loads(line) for line in done.stdout.splitlines()]
         return Outcome(done.exit_code, events, done.stderr)

@@ -33,7 +33,7 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
 async def cut(stage: Stage, number: int, script: str, *words: str) -> int:
     """Send a signal when the model leaves a script hanging; the exit code. No process is left."""
     async with stage.running(*words) as run:
-        await stage.model.wait_for(lambda call: call.state is CallState.STALLED and call.script == script, timeout=120)
+        await stage.model.wait_for(lambda call: call.state is CallState.STALLED and call.script == script, timeout=600)
         run.signal(number)
         code = await run.over()
     await stage.is_quiet()
@@ -99,10 +99,10 @@ async def test_a_question_on_one_terminal_is_answered_from_another(stage: Stage)
     stage.model.play({"worker": ask, "reviewer": json.dumps(APPROVAL)})
     words = (ATOMIC, "run", "ralph", "--verify", "true", "--tasks", "todo.json")
     async with in_terminal(words, env=stage.user.env, cwd=stage.project) as terminal:
-        await terminal.shows("Which colour?", timeout=120)
+        await terminal.shows("Which colour?", timeout=600)
         answered = await stage.user.atomic("answer", stage.session.name, "Red")
         assert answered.exit_code == 0, answered.stderr
-        assert await terminal.exit_code(timeout=120) == 0
+        assert await terminal.exit_code(timeout=600) == 0
     assert "Red" in stage.model.tool_results("worker")
     assert stage.model.begun == ["worker a 1", "reviewer 1"]  # the turn with the question continued
 
@@ -148,7 +148,7 @@ async def test_each_role_has_its_provider_and_model(tmp_path: Path) -> None:
         models = ["planner=scripted-2", "worker=scripted/scripted-2", "reviewer=scripted-9", "fixer=scripted-1"]
         words = [word for pair in (*product(["--agent"], flags), *product(["--model"], models)) for word in pair]
         run = asyncio.create_task(stage.ralph(*words, "--verify", GATE, GOAL))
-        await stage.model.wait_for(lambda call: call.script == "fixer", timeout=200)
+        await stage.model.wait_for(lambda call: call.script == "fixer", timeout=600)
         stage.model.play({**scripts, "reviewer": [[reviewer.custom("submit_review", APPROVAL)], "Done."]})
         assert (await run).status == DONE
         assert [seen(call) for call in stage.model.turns] == ASKED

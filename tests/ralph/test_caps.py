@@ -154,7 +154,7 @@ async def test_a_limit_with_its_reset_in_two_minutes_is_waited_for(tmp_path: Pat
 async def test_a_worker_that_hangs_is_interrupted_and_the_next_one_is_informed(tmp_path: Path) -> None:
     hung = worker("1", {"write": {"half.txt": "half\n"}}, {"pause": 600}, times=1)
     sandbox = Sandbox(tmp_path, PLAN, hung, writing("1"), writing("2"), APPROVE)
-    outcome = await sandbox.ralph("--turn-limit", "6s", GOAL, timeout=120)
+    outcome = await sandbox.ralph("--turn-limit", "6s", GOAL)
     assert outcome.status == ("completed", "done", 0)
     assert "the turn took longer than 6s and was interrupted" in outcome.warnings
     first, second = [one for one in sandbox.prompts if one.get("task") == "1"]
@@ -173,7 +173,7 @@ async def test_max_time_interrupts_a_worker_that_hangs_and_the_run_can_be_resume
     with open(sandbox.user.home / ".atomic" / "config.toml", "a", encoding="utf-8") as file:
         file.write('[caps]\ngrace = "1s"\n')
     began = time.monotonic()
-    outcome = await sandbox.ralph("--max-time", "4s", GOAL, timeout=120)
+    outcome = await sandbox.ralph("--max-time", "4s", GOAL)
     judge(time.monotonic() - began, 100)
     assert outcome.status == ("paused", "max_time", 6)
     assert len([event for event in outcome.events if event["type"] == "limit_reached"]) == 1
@@ -202,7 +202,7 @@ async def test_dollars_that_an_acp_agent_reports_count(tmp_path: Path) -> None:
 async def test_a_turn_of_an_acp_agent_is_cut_by_its_reported_cost(tmp_path: Path) -> None:
     rich = worker("1", *({"cost": 0.5 * at} for at in range(1, 1200)), {"pause": 600})
     sandbox = Sandbox(tmp_path, PLAN, rich)
-    outcome = await sandbox.ralph("--max-cost", "1", GOAL, timeout=120)
+    outcome = await sandbox.ralph("--max-cost", "1", GOAL)
     assert outcome.status == ("paused", "max_cost", 6)
     assert "interrupted" in outcome.end["message"]
 

@@ -13,6 +13,7 @@ import pytest
 from atomic.processes import execute
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, TASKS, Sandbox, finding, reviewing, worker, writing
 from tests.support.user import ATOMIC
+from tests.support.waits import HANG
 
 DONE = ("completed", "done", 0)
 CLEAN = "! grep -qs BROKEN part1.txt part2.txt"
@@ -440,7 +441,7 @@ async def test_a_full_disk_ends_the_run_with_a_clear_message_and_loses_nothing(t
     """Files are limited to some blocks of 512 bytes; the journal is the first to fail."""
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     command = f"ulimit -f {blocks}; exec {shlex.join([str(ATOMIC), 'run', 'ralph', '--json', GOAL])}"
-    done = await execute("sh", "-c", command, cwd=sandbox.project, env=sandbox.user.env, timeout=60)
+    done = await execute("sh", "-c", command, cwd=sandbox.project, env=sandbox.user.env, timeout=HANG)
     end = json.loads(done.stdout.splitlines()[-1])
     assert (end["status"], done.exit_code) == ("failed", 1)
     assert "the disk reports an error" in end["message"]

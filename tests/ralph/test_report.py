@@ -26,6 +26,7 @@ from atomic.sessions.model import SessionRecord
 from atomic.tasks import Task, TaskList, TaskStatus
 from atomic.workflows.definition import RunEnd
 from tests.ralph.sandbox import facts_in
+from tests.support.waits import HANG
 
 ID = "0f9b2c1e-1111-4222-8333-444455556666"
 START = "a" * 40
@@ -417,7 +418,7 @@ def test_the_commands_of_the_report_work(run: Run, tmp_path: Path, monkeypatch: 
     def sh(command: str) -> str:
         names = ("-c", "user.name=A", "-c", "user.email=a@example.test")
         words = ["bash", "-ec", f'git() {{ command git {" ".join(names)} "$@"; }}; {command}']
-        done = subprocess.run(words, cwd=project, check=True, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(words, cwd=project, check=True, capture_output=True, text=True, timeout=HANG)
         return done.stdout.strip()
 
     heads = [sh("git init -q -b main; git commit -q --allow-empty -m Begin; git rev-parse HEAD")]
