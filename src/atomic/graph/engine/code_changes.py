@@ -143,40 +143,21 @@ def check_name(history: RunHistory, name: str, renamed: Mapping[str, str]) -> No
     )
 
 
-def check_reducers(history: RunHistory, spec: StateSpec[Any]) -> None:
-    """Raise StateError if a reducer would fold the recorded steps to another state."""
-    field = changed_reducer(history.reducers, spec)
-    if field is not None:
-        raise StateError(
-            field,
-            f"{_difference(history.reducers[field], spec, field)}: the recorded steps would give another value. "
-            "Put the old reducer back, or raise state_version and give migrate_state(old, from_version)",
-        )
-
-
-def changed_reducer(recorded: Mapping[str, str], spec: StateSpec[Any]) -> str | None:
-    """Return the first field whose reducer changed since the run was recorded."""
+def check_reducers(recorded: Mapping[str, str], spec: StateSpec[Any], *, in_subgraph: bool = False) -> None:
+    """Raise StateError if a reducer would fold the recorded steps to another value."""
     current = spec.reducer_identities()
-    if recorded == current:
-        return None
-    names = (name for name in recorded if name in current)
-    return next((name for name in names if not is_same(recorded[name], current[name])), None)
-
-
-def check_subgraph_reducers(recorded: Mapping[str, str] | None, spec: StateSpec[Any]) -> None:
-    """Raise StateError if a reducer of an open subgraph changed since it began."""
-    field = None if recorded is None else changed_reducer(recorded, spec)
-    if recorded is not None and field is not None:
-        raise StateError(
-            field,
-            f"{_difference(recorded[field], spec, field)}: the recorded steps of the open subgraph would give another "
-            "value. Put the old reducer back until the subgraph has ended",
-        )
-
-
-def _difference(recorded: str, spec: StateSpec[Any], field: str) -> str:
-    old, new = (name.partition("@")[0].removeprefix("custom:") for name in (recorded, spec.reducer_identities()[field]))
-    return f"the code of its reducer {new} was changed" if old == new else f"its reducer was {old} and is {new} now"
+    changed = (name for name in recorded if name in current and not is_same(recorded[name], current[name]))
+    field = None if recorded == current else next(changed, None)
+    if field is None:
+        return
+    old, new = (name.partition("@")[0].removeprefix("custom:") for name in (recorded[field], current[field]))
+    what = f"the code of its reducer {new} was changed" if old == new else f"its reducer was {old} and is {new} now"
+    where = " of the open subgraph" if in_subgraph else ""
+    until = " until the subgraph has ended"
+    if not in_subgraph:
+        until = ", or raise state_version and give migrate_state(old, from_version)"
+    reason = f"{what}: the recorded steps{where} would give another value. Put the old reducer back{until}"
+    raise StateError(field, reason)
 
 
 def check_order(history: RunHistory, scope: Scope, program: Program, replay: Replay | None = None) -> None:
@@ -269,7 +250,7 @@ def _check_open(history: RunHistory, scope: Scope, program: Program, op: ForkOp,
     if isinstance(op.body, SubgraphBody):
         graph = op.body.graph
         if not isinstance(graph, str):  # a subgraph given by name is resolved and checked when the node runs
-            check_subgraph_reducers(opened.reducers, graph.program.spec)
+            check_reducers(opened.reducers or {}, graph.program.spec, in_subgraph=True)
             check_order(history, Scope(path=f"{path}:", prefix=f"{node_id}/"), graph.program)
         return
     sign = ":" if isinstance(op.body, ParallelBody) else "@"

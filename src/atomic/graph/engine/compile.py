@@ -57,18 +57,10 @@ def with_options(graph: CompiledGraph[StateT], options: GraphOptions) -> Compile
 
     Raise GraphError.
     """
-    problems: list[Problem] = []
-
-    def report(node_id: str, message: str) -> None:
-        problems.append(Problem(node_id, message))
-
-    edits = Edits.of(options, report)
-    edits.check(graph.program, graph.program.graph_ids, options.name, report)
-    if problems:
-        raise GraphError(options.name, problems)
+    compiler = Compiler(graph.state_type, options)
+    compiler.seen = set(graph.program.graph_ids)
     program = graph.program.copied()  # other workflows may share the graph
-    edits.apply(program, program.graph_ids)
-    return CompiledGraph(program, options, graph.block, graph.edges, graph.start)
+    return compiler.finish(program, graph.block, edges=graph.edges, start=graph.start)
 
 
 class Compiler(Generic[StateT]):

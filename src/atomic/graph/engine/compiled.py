@@ -280,7 +280,7 @@ class CompiledGraph(Generic[StateT]):
         history = RunHistory(recorded, current_names(self.program))
         check_name(history, self.options.name, self.program.renamed)
         if history.state_version == self.options.state_version:
-            check_reducers(history, self.program.spec)
+            check_reducers(history.reducers, self.program.spec)
         return history
 
     def _restored(self, run: Run, history: RunHistory, model: str | None) -> Token:

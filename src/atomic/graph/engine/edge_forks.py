@@ -221,13 +221,10 @@ class Group(OpenBranches):
             for entry in trail:
                 first.spec.apply(values, entry.update)
             merged = Token(first.run, first.scope, first.program, values, pc=first.pc, trail=trail)
-            merged.counters = [max(counts) for counts in zip(*(token.counters for token in met), strict=True)]
-            merged.updated = max(token.updated for token in met)
             merged.order = first.order
             merged.group = self
             merged.last = first.last
-            merged.after = tuple(token.last for token in met)
-            merged.ways = _ways_of(met)
+            _come_from(merged, met)
             merged.resumed = first.resumed
             merged.came_back = first.came_back
             for token in met:
@@ -265,12 +262,9 @@ class Group(OpenBranches):
         except StateError as error:
             raise as_node_error(node_id or parent.scope.public_id("end"), error) from error
         parent.pc = pc
-        parent.after = tuple(token.last for token in met)
-        parent.ways = _ways_of(met)
+        _come_from(parent, met)
         if parent.run.steps > self._steps_before:
             parent.resumed = None  # they met in this process: the next step had not begun before
-        parent.counters = [max(counts) for counts in zip(*(token.counters for token in met), strict=True)]
-        parent.updated = max(token.updated for token in met)
 
     def entries(self, *, kept: bool = False) -> list[Entry]:
         tokens = [*self._fresh, *self.live, *self.waiting, *self.stopped, *self.over]
@@ -285,10 +279,13 @@ class Group(OpenBranches):
                 await token.cancel()
 
 
-def _ways_of(met: Sequence[Token]) -> tuple[int, ...] | None:
-    """Return over which of several edges each token came from its last visit."""
-    ways = tuple(UNSAID if token.ways is None else token.ways[0] for token in met)
-    return ways if any(ways) else None
+def _come_from(token: Token, met: Sequence[Token]) -> None:
+    """Set the previous visits and the counters of a token that replaces these."""
+    ways = tuple(UNSAID if other.ways is None else other.ways[0] for other in met)
+    token.after = tuple(other.last for other in met)
+    token.ways = ways if any(ways) else None
+    token.counters = [max(counts) for counts in zip(*(other.counters for other in met), strict=True)]
+    token.updated = max(other.updated for other in met)
 
 
 def conflict_on_lines(trails: Sequence[Sequence[Entry]], replaced: frozenset[str]) -> tuple[str, str, str] | None:

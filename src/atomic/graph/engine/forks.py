@@ -288,16 +288,12 @@ class Fork(OpenBranches):
         return token
 
     @abstractmethod
-    def names(self) -> Iterator[str]:
+    def names(self) -> Iterable[str]:
         """Return the branches, in the order in which they may start."""
 
     @abstractmethod
     def make(self, name: str) -> Token:
         """Return the token of a branch that starts now."""
-
-    @abstractmethod
-    def count(self) -> int:
-        """Return the number of branches."""
 
     def begin(self) -> None:
         if self.op.timeout is not None:
@@ -307,13 +303,13 @@ class Fork(OpenBranches):
                 self.decide()
 
             self._timer = asyncio.get_running_loop().call_later(self.op.timeout, end_branches)
-        count = self.count()
-        if self.limit and self.limit < count:
-            names = self.names()
+        names = list(self.names())
+        if self.limit and self.limit < len(names):
+            left = iter(names)
             for _ in range(self.limit):
-                self.spawn(self.work(names), self.node_id)
+                self.spawn(self.work(left), self.node_id)
         else:
-            for name in self.names():
+            for name in names:
                 self.spawn(self.walk(name, self.make(name), alone=True), name)
 
     async def work(self, names: Iterator[str]) -> None:

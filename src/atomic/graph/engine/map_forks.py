@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -42,10 +42,7 @@ class MapFork(Fork):
         self.note_opened(items=data, plain=is_plain(items))
         return items
 
-    def count(self) -> int:
-        return len(self.items)
-
-    def names(self) -> Iterator[str]:
+    def names(self) -> Iterable[str]:
         return map(str, range(len(self.items)))
 
     def make(self, name: str) -> Token:
@@ -59,7 +56,7 @@ class MapFork(Fork):
         return entries if kept else entries[:-1]
 
     def merge(self) -> None:
-        names = [str(index) for index in range(len(self.items))]
+        names = list(self.names())
         trails = [self.children[name].trail or () for name in names]
         if (conflict := conflict_in(trails, self.token.spec.replaced)) is not None:
             raise conflict_error(self.node_id, conflict)

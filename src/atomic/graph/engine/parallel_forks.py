@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any, cast
 
 from atomic.graph.engine.attempts import FAILURES, as_node_error, error_raised_by
@@ -37,11 +37,8 @@ class ParallelFork(Fork):
     def child_path(self, name: str) -> str:
         return super().child_path(self._recorded_names.get(name, name))
 
-    def count(self) -> int:
-        return len(self.op.branches) - len(self.errors)
-
-    def names(self) -> Iterator[str]:
-        return (name for name in self.op.branches if name not in self.errors)
+    def names(self) -> Iterable[str]:
+        return [name for name in self.op.branches if name not in self.errors]
 
     def begin(self) -> None:
         self._restore_lost()
@@ -71,7 +68,15 @@ class ParallelFork(Fork):
         await writer.write(encode_row(RowKind.LOST, body))
 
     def make(self, name: str) -> Token:
-        return self.child(name, self.op.branches[name], self.token.values)
+        program = self.op.branches[name]
+        outer = self.token
+        if self._recorded or outer.errors:
+            return self.child(name, program, outer.values)
+        # Like `child`, but faster: a scope that all branches share, and nothing to restore.
+        token = self.children[name] = Token(self.run, self._inside, program, outer.values, pc=program.entry, trail=[])
+        token.borrowed = True
+        token.updated = outer.updated
+        return token
 
     def ended(self, name: str) -> None:
         failed = name in self.errors

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 import msgspec
 
-from atomic.base.errors import AtomicError
 from atomic.base.step_names import local_node
 from atomic.graph.engine.control import Event, RunStatus, Suspend
 from atomic.graph.engine.errors import DuplicateQuestionError, NodeError
@@ -121,15 +120,6 @@ class Run:
     def report_event(self, node_id: str, event: Event) -> None:
         if self.live is not None:
             self.live(node_id, event)
-
-    def resolve_workflow(self, name: str, scope: Scope) -> Any:
-        """Return a workflow by its name. Raise AtomicError for a circle."""
-        if name.casefold() in [known.casefold() for known in scope.names]:
-            raise AtomicError(f"workflows call each other in a circle: {' -> '.join([*scope.names, name])}")
-        workflows = getattr(self.deps, "workflows", None)
-        if workflows is None:
-            raise AtomicError(f'workflow "{name}" cannot be found: the run has no workflows; pass deps with .workflows')
-        return workflows.require(name)
 
     async def note_part(self, step_id: str, key: str, packed: bytes) -> None:
         """Record a part of a step's work. It is on disk when this returns."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from atomic.base.errors import AtomicError
@@ -40,20 +40,28 @@ class SubgraphFork(Fork):
         self.run.report_event(self.node_id, Event("started", {"step_id": step_id, "attempt": 1}))
 
     def _resolve(self) -> Any:
-        if not isinstance(self.body.graph, str):
-            return self.body.graph
+        """Return the graph, which may be given by its name. Raise NodeError for a circle."""
+        name = self.body.graph
+        if not isinstance(name, str):
+            return name
         try:
-            return self.run.resolve_workflow(self.body.graph, self.scope)
+            if name.casefold() in [known.casefold() for known in self.scope.names]:
+                raise AtomicError(f"workflows call each other in a circle: {' -> '.join([*self.scope.names, name])}")
+            workflows = getattr(self.run.deps, "workflows", None)
+            if workflows is None:
+                reason = "the run has no workflows; pass deps with .workflows"
+                raise AtomicError(f'workflow "{name}" cannot be found: {reason}')
+            return workflows.require(name)
         except AtomicError as error:
             raise as_node_error(self.node_id, error) from error
 
     def _first_values(self) -> Values:
         spec = self.graph.program.spec
         if self.opened is not None and self.opened.values is not None:
-            from atomic.graph.engine.code_changes import check_subgraph_reducers  # only a resumed run needs it
+            from atomic.graph.engine.code_changes import check_reducers  # only a resumed run needs it
 
             try:
-                check_subgraph_reducers(self.opened.reducers, spec)
+                check_reducers(self.opened.reducers or {}, spec, in_subgraph=True)
             except StateError as error:
                 raise as_node_error(self.node_id, error) from error
             return spec.start(self.opened.values, self.run.execution_id)
@@ -93,11 +101,8 @@ class SubgraphFork(Fork):
                     single.append({name: value})
         return joined, single
 
-    def count(self) -> int:
-        return 1
-
-    def names(self) -> Iterator[str]:
-        return iter(("",))
+    def names(self) -> Iterable[str]:
+        return ("",)
 
     def make(self, name: str) -> Token:
         outer = self.scope

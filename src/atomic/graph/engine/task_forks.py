@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from atomic.graph.engine.attempts import as_node_error
@@ -68,16 +68,13 @@ class TasksFork(Fork):
                 self.make(name)
                 self._finished.append(name)
 
-    def count(self) -> int:
-        return 0
-
     def begin(self) -> None:
         super().begin()
         for _ in range(self.limit or max(1, len(self.dispatcher.order()))):
             self.spawn(self.walk_all(), self.node_id)
 
-    def names(self) -> Iterator[str]:
-        return iter(())  # the next item is known only when a worker is free
+    def names(self) -> Iterable[str]:
+        return ()  # the next item is known only when a worker is free
 
     async def walk_all(self) -> None:
         """Take ready items until no more can come."""

@@ -282,10 +282,17 @@ class Token:
             if question is not None:
                 await self._ask_pending()
             return None
-        return Step(
-            node_id, run.step_id(node_id, n), self.state, update, RunStatus.COMPLETED, error, seconds, attempt,
-            op.model or self.scope.model, tuple(told),
-        )  # fmt: skip
+        return self._step(op, n, attempt, seconds, update=update, error=error, events=tuple(told))
+
+    def _step(
+        self, op: StepOp, n: int, attempt: int, seconds: float, *, status: RunStatus = RunStatus.COMPLETED,
+        update: Values | None = None, error: NodeError | None = None, events: tuple[Event, ...] = (),
+    ) -> Step[Any]:  # fmt: skip
+        """Return a step for the stream."""
+        node_id = self.scope.public_id(op.id)
+        model = op.model or self.scope.model
+        step_id = self.run.step_id(node_id, n)
+        return Step(node_id, step_id, self.state, update, status, error, seconds, attempt, model, events)
 
     async def _begin(self, node_id: str, n: int) -> int:
         """Return the number of this attempt and record it, because no other row implies
@@ -318,24 +325,23 @@ class Token:
         run = self.run
         scope = self.scope
         node_id = scope.public_id(op.id)
-        model = op.model or scope.model
         self.errors = (*self.errors, error)
         if run.writer is not None:
             body = StepBody(
                 scope.path, node_id, n, "failed", encode_update(None), attempt, began, seconds,
-                self.loops_of(op), None, self.follows, model, error_body(error),
+                self.loops_of(op), None, self.follows, op.model or scope.model, error_body(error),
             )  # fmt: skip
             await run.writer.write(encode_row(RowKind.STEP, body))
         run.counts[node_id] -= 1  # the next run of it is the same step
         step_id = run.step_id(node_id, n)
-        state = self.state if run.listening else None
+        step = None
+        if run.listening:  # with the state before the catch node
+            step = self._step(op, n, attempt, seconds, status=RunStatus.FAILED, error=error)
         run.close_questions(step_id)
         if run.history is not None:
             run.history.forget_parts(step_id)
         self._catch(error)
-        if not run.listening:
-            return None
-        return Step(node_id, step_id, state, None, RunStatus.FAILED, error, seconds, attempt, model)
+        return step
 
     def _catch(self, error: NodeError) -> None:
         """Go to the scope's catch node, once.
@@ -422,12 +428,7 @@ class Token:
         for pause in pauses:
             pause.node_id = pause.node_id or node_id
         self.suspended = list(pauses)
-        if not run.listening:
-            return None
-        step_id = run.step_id(node_id, n)
-        model = op.model or self.scope.model
-        status = status_of(pauses)
-        return Step(node_id, step_id, self.state, None, status, None, seconds, attempt, model)
+        return self._step(op, n, attempt, seconds, status=status_of(pauses)) if run.listening else None
 
     async def _ask_pending(self) -> None:
         """Ask the question of the last step, which is already recorded."""
