@@ -35,9 +35,8 @@ from atomic.providers import AgentEvent, TextDelta
 from atomic.tui.state.model import Block, Screen
 from atomic.tui.state.store import Store
 from tests.support.user import User
+from tests.support.waits import HANG as LIMIT
 
-# Seconds. Only ends a hang.
-LIMIT = 60.0
 EventT = TypeVar("EventT", bound=ChatEvent)
 
 

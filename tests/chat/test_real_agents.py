@@ -80,7 +80,7 @@ async def test_a_conversation(user: User, name: str) -> None:
             run = client.submit("@@slow@@ take your time")
             await wait_for_text(client, run)
             client.stop(run)
-            assert (await client.ended(run, limit=5)).status == "interrupted"
+            assert (await client.ended(run)).status == "interrupted"
             assert (await client.ask("@@next@@ and now?")).status == "done"
             await client.until(lambda event: isinstance(event, StatusChanged) and event.usage.input > 0)
             client.check_ends()
@@ -156,7 +156,7 @@ async def test_commands_of_a_conversation(user: User, name: str) -> None:
                 "You plan better than the others."
                 in next(call for call in server.calls if call.script == "plan").system
             )
-            ended = await client.ask("/compact", limit=90)
+            ended = await client.ask("/compact")
             assert ended.status == "done", ended
             assert (await client.ask("@@three@@ and?")).status == "done"
             assert "One. One." not in str([call for call in server.calls if call.script == "three"][-1].body)

@@ -47,10 +47,10 @@ async def test_runs_stopped_at_random_moments_end_once_and_leave_no_process(user
     async with engine(user, "--agent", AGENT) as client:
         runs = [await _start_and_stop(client, random) for _ in range(50)]
         for run in runs:
-            await client.ended(run, limit=30)
+            await client.ended(run)
         client.check_ends()
         run = client.submit(steps({"say": "still here"}))
-        await client.ended(run, limit=30)
+        await client.ended(run)
         assert client.text(run) == "still here"
     await eventually(lambda: not processes(user.home))
 
@@ -62,9 +62,9 @@ async def _start_and_stop(client: EngineClient, random: Random) -> str:
     if random.random() < 0.5:
         await asyncio.sleep(random.choice((0, 0.01, 0.3)))
         client.stop(run, force=True)
-        await client.ended(run, limit=5)
+        await client.ended(run)
     elif random.random() < 0.7:
-        await client.ended(run, limit=20)
+        await client.ended(run)
     return run
 
 
@@ -75,6 +75,6 @@ async def test_a_run_stopped_before_it_starts_ends(user: User) -> None:
         for prompt in (*PROMPTS[:4], "/steps go", "/help"):
             run = client.submit(prompt)
             client.stop(run)
-            assert (await client.ended(run, limit=10)).status in ("interrupted", "done", "paused")
+            assert (await client.ended(run)).status in ("interrupted", "done", "paused")
         client.check_ends()
     assert not processes(user.home)

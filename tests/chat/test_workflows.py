@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from atomic.chat.protocol import GraphDrawn, Leave, Left, QuestionClosed, RunEnd
 from atomic.runs.events import NodeStarted, Warning
 from tests.chat.engine_client import EngineClient, engine
 from tests.support.fake_acp import AGENT, use_fake_acp
+from tests.support.timing import judge
 from tests.support.user import User, processes
 from tests.support.user_workflows import ledger, noted, session, sessions, started, workflow
 from tests.support.waits import eventually
@@ -247,7 +248,7 @@ async def test_an_interrupted_workflow_pauses_and_can_be_resumed(user: User) -> 
     async with engine(user, "--agent", AGENT) as client:
         run = await start_slow_workflow(client, user)
         client.stop(run)
-        ended = await client.ended(run, limit=6)
+        ended = await client.ended(run)
         id = client.started(run).session
         assert (ended.status, ended.resume) == ("paused", f"atomic resume {id}")
         (user.project / "go").touch()
@@ -258,16 +259,18 @@ async def test_an_interrupted_workflow_pauses_and_can_be_resumed(user: User) -> 
         client.check_ends()
 
 
+@pytest.mark.timed
 async def test_a_forced_stop_ends_an_unresponsive_workflow(user: User) -> None:
     use_fake_acp(user)
     workflow(user, "deaf", DEAF)
     async with engine(user, "--agent", AGENT) as client:
         run = client.submit("/deaf now")
-        await client.until(has_started("deaf"))
-        await asyncio.sleep(0.1)
+        await eventually(lambda: ledger(user))
         client.stop(run)
+        began = monotonic()
         client.stop(run, force=True)
-        ended = await client.ended(run, limit=1)
+        ended = await client.ended(run)
+        judge(monotonic() - began, 1)
         assert (ended.status, ended.resume) == ("interrupted", f"atomic resume {client.started(run).session}")
         pid = int(ledger(user)[0].split()[1])
         await eventually(lambda: pid not in processes(user.home))
@@ -303,7 +306,7 @@ async def test_a_killed_run_ends_with_the_command_that_resumes_it(user: User) ->
     async with engine(user, "--agent", AGENT) as client:
         run = await start_slow_workflow(client, user)
         os.kill(session(user)["owner"]["pid"], signal.SIGKILL)
-        ended = await client.ended(run, limit=5)
+        ended = await client.ended(run)
         assert (ended.status, ended.resume) == ("interrupted", f"atomic resume {client.started(run).session}")
 
 
@@ -317,7 +320,7 @@ async def test_a_run_from_the_command_line_is_watched_and_stopped(user: User) ->
             client.submit(f"/sessions {session(user)['id'][:8]}")
             await client.until(has_started("slow"))
             client.stop("r1")
-            assert (await client.ended("r1", limit=6)).status == "paused"
+            assert (await client.ended("r1")).status == "paused"
             assert client.started("r1").kind == "workflow"
         assert await running.over() == 130
 

@@ -22,6 +22,7 @@ from tests.ralph.agents import Stage, stage_for
 from tests.ralph.nim import APPROVAL
 from tests.support.programs import FOLDER
 from tests.support.user import User
+from tests.support.waits import HANG as LIMIT
 from tests.support.window import window
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +32,6 @@ PROGRAMS = {
     "opencode": FOLDER / "opencode",
     "copilot": FOLDER / "copilot",
 }
-LIMIT = 240.0  # seconds; only ends a hang
 TASKS = {"tasks": [{"id": "1", "content": "Write hello.txt", "status": "pending"}]}
 CHECK = "git log -1"  # green before the run and after it
 

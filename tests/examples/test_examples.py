@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.waits import HANG as LIMIT
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-LIMIT = 60
 
 
 def run(folder: Path, example: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 from atomic.workflows import CompiledGraph, Journal, Node, NodeContext, RunResult, RunStatus, State, node, reducers
 from tests.graph.law_journals import KeptJournal
+from tests.support.waits import HANG as LIMIT
 
-LIMIT = 30.0  # seconds; a shared machine can be slow, a hang still ends
 RUN = "run"
 
 T = TypeVar("T")

@@ -31,6 +31,7 @@ from atomic.workflows import (
     wait_node,
 )
 from tests.graph.small import RUN, S, ended, fail, running, say, within
+from tests.support.waits import skip_time
 
 
 async def paused(compiled: CompiledGraph[S], journal: MemoryJournal, **options: Any) -> RunResult[S]:
@@ -362,13 +363,13 @@ async def test_a_pause_is_not_a_failure_and_is_not_retried() -> None:
     await paused(compiled, journal)
 
 
-async def test_the_timeout_of_the_graph_excludes_waiting_for_a_user() -> None:
+async def test_the_timeout_of_the_graph_excludes_waiting_for_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(Broker):
         async def ask(self, question: Question) -> str | list[str]:
-            await asyncio.sleep(0.2)
+            await skip_time(monkeypatch, 100)
             return "yes"
 
-    compiled = graph(S).ask_user("q", "?").compile(timeout=0.05)
+    compiled = graph(S).ask_user("q", "?").compile(timeout=50)
     assert (await ended(compiled, deps=Deps(Slow({})))).state.outputs == {"q": "yes"}
 
 

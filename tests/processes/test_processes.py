@@ -24,9 +24,8 @@ from atomic.processes import (
 )
 from tests.support.processes import is_alive
 from tests.support.timing import judge
+from tests.support.waits import HANG as LIMIT
 from tests.support.waits import eventually
-
-LIMIT = 240.0  # seconds; only ends a hang
 
 # Writes its own process id and that of a child in the same group, then sleeps.
 PARENT_AND_CHILD = """

@@ -7,8 +7,7 @@ from typing import Any
 
 from atomic.providers import tool
 from atomic.providers.tool_server import ToolProtocol
-
-LIMIT = 60
+from tests.support.waits import HANG as LIMIT
 
 
 def add(a: int, b: int) -> int:

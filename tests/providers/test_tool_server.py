@@ -18,8 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from atomic.base.http import MAX_HEAD
 from atomic.providers import CustomTool, tool, tool_server
 from atomic.providers.tool_server import MAX_BODY, ToolServer, serving_tools
-
-LIMIT = 60
+from tests.support.waits import HANG as LIMIT
 
 
 def add(a: int, b: int) -> int:

@@ -6,8 +6,8 @@ import asyncio
 from typing import TypeVar
 
 from atomic.providers import AgentEvent, AgentSession, TextDelta, TurnEnded
+from tests.support.waits import HANG as LIMIT
 
-LIMIT = 60  # seconds; generous, because the machine may be busy
 EventT = TypeVar("EventT")
 
 

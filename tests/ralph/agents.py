@@ -25,11 +25,11 @@ from tests.ralph.sandbox import Outcome
 from tests.support.programs import CACHE
 from tests.support.user import User, processes
 from tests.support.user_workflows import Running, started
+from tests.support.waits import HANG as LIMIT
 from tests.support.waits import eventually
 
 PROGRAMS = ("ATOMIC_OPENCODE_PATH", "ATOMIC_COPILOT_PATH")
 AGENT_NAMES = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in ("opencode", "copilot"))]
-LIMIT = 240.0  # seconds for one command; three agents at once on a busy machine are slow
 _CUE = re.compile(r"^\[atomic role=(\S+?)(?: task=(\S+?))? attempt=(\d+)\]", re.MULTILINE)
 
 

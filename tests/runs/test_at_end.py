@@ -30,8 +30,7 @@ from atomic.workflows import (
 from tests.runs.memory_workflows import all_events, ending, runtime
 from tests.support.user import User
 from tests.support.user_workflows import call, end, ledger, recording, session, started, workflow
-
-LIMIT = 30
+from tests.support.waits import HANG as LIMIT
 
 
 class S(State):

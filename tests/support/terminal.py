@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.support.waits import eventually
+from tests.support.waits import HANG, eventually
 
 
 class Terminal:
@@ -27,14 +27,14 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._keyboard, text.encode())
 
-    async def shows(self, text: str, *, timeout: float = 60) -> None:
+    async def shows(self, text: str, *, timeout: float = HANG) -> None:
         """Wait until a text is on the screen."""
         async with asyncio.timeout(timeout):
             while text not in self.screen:
                 self._news.clear()
                 await self._news.wait()
 
-    async def exit_code(self, *, timeout: float = 60) -> int:
+    async def exit_code(self, *, timeout: float = HANG) -> int:
         await eventually(lambda: self._process.poll() is not None, limit=timeout)
         return self._process.returncode
 

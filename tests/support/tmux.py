@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
-# Seconds. Only ends a hang.
-PATIENCE = 120.0
+from tests.support.waits import HANG
 
 
 class Tmux:
@@ -24,7 +23,7 @@ class Tmux:
 
     def run(self, *words: str) -> str:
         command = ("tmux", "-L", self._socket, "-f", os.devnull, *words)
-        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False, timeout=PATIENCE)
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False, timeout=HANG)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -46,15 +45,15 @@ class Tmux:
     def text(self) -> str:
         return self.run("capture-pane", "-p")
 
-    def shows(self, words: str, *, timeout: float = PATIENCE) -> str:
+    def shows(self, words: str, *, timeout: float = HANG) -> str:
         """Wait until the screen shows `words` and return its text."""
         return self._until(lambda text: words in text, f"{words!r}", timeout)
 
-    def lacks(self, words: str, *, timeout: float = PATIENCE) -> str:
+    def lacks(self, words: str, *, timeout: float = HANG) -> str:
         """Wait until the screen no longer shows `words` and return its text."""
         return self._until(lambda text: words not in text, f"end of {words!r}", timeout)
 
-    def opens_question(self, *, timeout: float = PATIENCE) -> None:
+    def opens_question(self, *, timeout: float = HANG) -> None:
         """Wait for a question, which opens a moment after the last key."""
         self.shows("F6 reopens", timeout=timeout)
 

@@ -12,6 +12,7 @@ import msgspec
 import atomic
 from atomic.processes import ExecResult, execute
 from tests.support.processes import coverage_variables
+from tests.support.waits import HANG
 
 ATOMIC = Path(sys.executable).with_name("atomic")
 SOURCE = Path(atomic.__file__).parents[1]  # the code under test, wherever the command was installed from
@@ -32,7 +33,7 @@ class User:
         self.env["ATOMIC_START_SECONDS"] = "600"  # a busy machine is not an agent that does not start
 
     async def atomic(
-        self, *words: str, input: str | bytes | None = None, cwd: Path | None = None, timeout: float = 120
+        self, *words: str, input: str | bytes | None = None, cwd: Path | None = None, timeout: float = HANG
     ) -> ExecResult:
         """Run `atomic` and wait for it."""
         return await execute(self.program, *words, cwd=cwd or self.project, env=self.env, input=input, timeout=timeout)

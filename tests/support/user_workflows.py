@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tests.support.user import ATOMIC, User
-from tests.support.waits import eventually
+from tests.support.waits import HANG, eventually
 
 Event = Mapping[str, Any]
 HEAD = '''"""A workflow."""
@@ -82,7 +82,7 @@ def ledger(user: User) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-async def noted(user: User, line: str, *, limit: float = 60) -> None:
+async def noted(user: User, line: str, *, limit: float = HANG) -> None:
     """Wait until a workflow has noted that line."""
     await eventually(lambda: line in ledger(user), limit=limit)
 
@@ -94,7 +94,7 @@ class Running:
         self.process = process
         self.events: list[Mapping[str, Any]] = []
 
-    async def until(self, type: str, *, limit: float = 60, **facts: Any) -> Mapping[str, Any]:
+    async def until(self, type: str, *, limit: float = HANG, **facts: Any) -> Mapping[str, Any]:
         """Read events up to one of that type with these facts."""
         async with asyncio.timeout(limit):
             while True:
@@ -115,7 +115,7 @@ class Running:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    async def over(self, *, limit: float = 60) -> int:
+    async def over(self, *, limit: float = HANG) -> int:
         """Read all events and return the exit code."""
         async with asyncio.timeout(limit):
             while await self.next() is not None:

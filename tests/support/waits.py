@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+import pytest
+
 HANG = 240.0  # seconds
 PAUSE = 0.01  # seconds between two looks
 
@@ -23,3 +25,12 @@ def wait_until(condition: Callable[[], object], what: str = "", *, limit: float 
     while not condition():
         assert time.monotonic() < end, f"no {what or 'end of the wait'} after {limit:g} s"
         time.sleep(PAUSE)
+
+
+async def skip_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Move the clock of the running event loop forward and let all timers that are due end."""
+    loop = asyncio.get_running_loop()
+    clock = loop.time
+    monkeypatch.setattr(loop, "time", lambda: clock() + seconds)
+    for _ in range(30):
+        await asyncio.sleep(0)

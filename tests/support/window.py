@@ -20,10 +20,9 @@ from typing import Any
 
 from tests.support.emulator import Emulator
 from tests.support.processes import kill
+from tests.support.waits import HANG
 
 TICKS = os.sysconf("SC_CLK_TCK")
-# Seconds. Only ends a hang.
-PATIENCE = 120.0
 
 
 class Window:
@@ -87,15 +86,15 @@ class Window:
         with self._changed:
             return self.emulator.lines
 
-    def shows(self, words: str, *, timeout: float = PATIENCE) -> float:
+    def shows(self, words: str, *, timeout: float = HANG) -> float:
         """Wait until a line of the screen has `words`; return the time."""
         return self.wait(lambda: self.emulator.has(words), f"{words!r} on the screen", timeout)
 
-    def lacks(self, words: str, *, timeout: float = PATIENCE) -> float:
+    def lacks(self, words: str, *, timeout: float = HANG) -> float:
         """Wait until no line of the screen has `words`; return the time."""
         return self.wait(lambda: not self.emulator.has(words), f"{words!r} to go", timeout)
 
-    def wait(self, condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> float:
+    def wait(self, condition: Callable[[], object], what: str, timeout: float = HANG) -> float:
         """Wait until `condition` is true and return when the last bytes arrived."""
         end = monotonic() + timeout
         with self._changed:
@@ -107,7 +106,7 @@ class Window:
                 self._changed.wait(min(left, 0.2))
             return self.arrivals[-1][0] if self.arrivals else self.began
 
-    def exit_code(self, *, timeout: float = PATIENCE) -> int:
+    def exit_code(self, *, timeout: float = HANG) -> int:
         """Wait for the end of the program and its output; return its exit code."""
         code = self.process.wait(timeout)
         self._drain()

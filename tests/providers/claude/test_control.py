@@ -15,9 +15,9 @@ import pytest
 
 from atomic.providers import ProgramFailedError
 from atomic.providers.claude.control import Control, Json, Request, ToolUse
+from tests.support.waits import HANG as LIMIT
 from tests.support.waits import eventually
 
-LIMIT = 60
 USE = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}, "agent_id": "task-1", "new": 1}
 
 

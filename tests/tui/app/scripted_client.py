@@ -13,9 +13,7 @@ from atomic.chat.protocol import Activity, ChatEvent, Intent, RunEnded, RunKind,
 from atomic.config import Settings
 from atomic.providers.events import TextDelta
 from atomic.tui.app import AtomicApp
-
-# Seconds. Only ends a hang.
-LIMIT = 60.0
+from tests.support.waits import HANG as LIMIT
 
 IntentT = TypeVar("IntentT")
 

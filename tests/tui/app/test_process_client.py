@@ -28,11 +28,11 @@ from atomic.chat.protocol import (
 )
 from tests.support.processes import is_alive
 from tests.support.timing import judge
+from tests.support.waits import HANG as LIMIT
 from tests.support.waits import eventually
 from tests.tui.app.faulty_engine import engine_program
 
 # Seconds. Only ends a hang.
-LIMIT = 120.0
 
 
 class Listener:
