@@ -22,7 +22,13 @@ from tests.support.emulator import Emulator
 from tests.support.processes import kill
 from tests.support.waits import HANG
 
+ROOT = Path(__file__).parents[2]
 TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def terminal_environment(home: Path) -> dict[str, str]:
+    """Return the environment of a terminal, with the code under test and these tests."""
+    return {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 
 
 class Window:

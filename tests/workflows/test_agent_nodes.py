@@ -27,7 +27,7 @@ from atomic.workflows import (
     skill_node,
     subagent_node,
 )
-from tests.graph.small import RUN, S, ended, failed, within
+from tests.graph.engine.small import RUN, S, ended, failed, within
 from tests.runs.small_runtime import Bridge, Entity, Meter, Named, Runtime
 
 # Agents

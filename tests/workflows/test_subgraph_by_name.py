@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from atomic.workflows import MemoryJournal, NodeContext, RunStatus, graph
-from tests.graph.small import RUN, S, ended, failed, kill_when, say, within
+from tests.graph.engine.small import RUN, S, ended, failed, kill_when, say, within
 from tests.runs.small_runtime import Runtime, runtime_with_workflows
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from atomic.graph.engine.journal import Row, RunLog
 from atomic.workflows import CompiledGraph, NodeContext, RunStatus, TaskList, graph, node, task_loop_node
-from tests.graph.law_journals import KeptJournal
-from tests.graph.small import RUN, S, say, within
+from tests.graph.engine.law_journals import KeptJournal
+from tests.graph.engine.small import RUN, S, say, within
 
 # For each task, the earlier tasks that block it, and whether it fails.
 Dag = list[tuple[list[int], bool]]

@@ -28,8 +28,8 @@ from atomic.workflows import (
     task_loop_node,
     tool_node,
 )
-from tests.graph.law_journals import KeptJournal
-from tests.graph.small import RUN, S, ended, kill_when, run_ready_tasks, running, say, within
+from tests.graph.engine.law_journals import KeptJournal
+from tests.graph.engine.small import RUN, S, ended, kill_when, run_ready_tasks, running, say, within
 from tests.support.waits import eventually
 
 

@@ -11,7 +11,7 @@ import pytest
 from atomic.graph.engine.errors import GraphError
 from atomic.workflows import NodeContext, RunStatus, node, task_loop_node
 from atomic.workflows import graph as new_graph
-from tests.graph.small import S, within
+from tests.graph.engine.small import S, within
 
 
 async def work(ctx: NodeContext[S]) -> dict[str, Any]:

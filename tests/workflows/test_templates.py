@@ -25,7 +25,7 @@ from atomic.workflows import (
     task_loop,
     tool_node,
 )
-from tests.graph.small import S, ended, say, within, write
+from tests.graph.engine.small import S, ended, say, within, write
 
 # Criteria
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.window import Window, window
+from tests.support.window import ROOT, Window, terminal_environment, window
 
-ROOT = Path(__file__).parents[3]
 SCRIPTED = (sys.executable, "-m", "tests.tui.terminal.scripted_screen")
 
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """Return the environment of a terminal, with the code under test."""
-    return {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    return terminal_environment(tmp_path)
 
 
 @pytest.fixture

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,13 +12,8 @@ from hypothesis import strategies as st
 from atomic.tui.driver import BackgroundFilter
 from atomic.tui.main import HINT, first_frame
 from tests.support.emulator import Emulator
-from tests.support.window import window
-from tests.tui.terminal.test_supervisor import ROOT, SMALL
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    return {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+from tests.support.window import ROOT, window
+from tests.tui.terminal.test_supervisor import SMALL
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (40, 12), (200, 60), (12, 4), (3, 2), (1, 1)])

@@ -14,15 +14,9 @@ import pytest
 from tests.support.processes import is_alive
 from tests.support.timing import judge
 from tests.support.waits import wait_until
-from tests.support.window import Window, tree, window
+from tests.support.window import ROOT, Window, tree, window
 
-ROOT = Path(__file__).parents[3]
 SMALL = (sys.executable, "-m", "tests.tui.terminal.small_screen")
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    return {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 
 
 @pytest.fixture
