@@ -12,7 +12,7 @@ from atomic.base.arguments import UsageError
 from atomic.chat.conversation import BUSY
 from atomic.chat.named_agents import NamedAgents
 from atomic.chat.protocol import ChatNotice, PickKind, PickRow, RunKind, ShellOutput, ThemeSet
-from atomic.chat.runs import End, Run
+from atomic.chat.runs import ChatRun, RunEnd
 from atomic.commands import (
     AgentTask,
     CommandError,
@@ -40,10 +40,10 @@ _CONTEXT_OUTPUT = 16 * 1024  # characters of it that precede the next prompt
 class ChatHost:
     """Carries out the requests of the commands of one run."""
 
-    def __init__(self, engine: Engine, run: Run) -> None:
+    def __init__(self, engine: Engine, run: ChatRun) -> None:
         self._engine = engine
         self._run = run
-        self.end = End()
+        self.end = RunEnd()
 
     @property
     def commands(self) -> CommandRegistry:
@@ -103,7 +103,7 @@ class ChatHost:
             self._run, words, title=definition.name, cwd=engine.project.cwd, prompt=prompt
         )
 
-    async def run_shell(self, command: str) -> End:
+    async def run_shell(self, command: str) -> RunEnd:
         """Run `!command` in the user's shell. Its output precedes the next prompt."""
         self._run.start(RunKind.SHELL, command)
         conversation = self._engine.conversation
@@ -114,7 +114,7 @@ class ChatHost:
         finally:
             output.finish()
         conversation.add_context(output.as_context(command, result.exit_code))
-        return End() if result.exit_code == 0 else End("failed", f"exit code {result.exit_code}")
+        return RunEnd() if result.exit_code == 0 else RunEnd("failed", f"exit code {result.exit_code}")
 
     async def new_conversation(self) -> None:
         await self._engine.new_conversation()
@@ -272,7 +272,7 @@ def _summary(record: SessionRecord) -> SessionSummary:
 class _ShellOutput:
     """Shows the output of a shell command as it arrives, up to a limit."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ChatRun) -> None:
         self._run = run
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._shown: list[str] = []

@@ -21,7 +21,7 @@ from atomic.chat.agents import Agents, SessionTask
 from atomic.chat.log import ChatLog, last_exchanges
 from atomic.chat.protocol import Activity, Level
 from atomic.chat.questions import Questions
-from atomic.chat.runs import INTERRUPTED, BackgroundTasks, End, Run
+from atomic.chat.runs import INTERRUPTED, BackgroundTasks, ChatRun, RunEnd
 from atomic.commands import CommandError, TurnPrompt
 from atomic.providers import (
     AgentEvent,
@@ -113,7 +113,7 @@ class Conversation:
         self._wait_for_room = wait_for_room
         self._session_task: SessionTask | None = None
         self._resume = resume  # the provider's id of the session, after its first turn
-        self._run: Run | None = None  # whose turn it is
+        self._run: ChatRun | None = None  # whose turn it is
         self._before: list[str] = []  # texts that precede the next prompt
         self._exchanges: deque[tuple[str, str]] = deque(maxlen=_KEPT_EXCHANGES)
         self._choosing = asyncio.Lock()
@@ -165,7 +165,7 @@ class Conversation:
 
     # turns
 
-    async def turn(self, run: Run, prompt: TurnPrompt) -> End:
+    async def turn(self, run: ChatRun, prompt: TurnPrompt) -> RunEnd:
         """Run a turn and return how it ended. Raises CommandError during another turn."""
         with self._busy_with(run):
             provider = await self._require_provider()
@@ -180,7 +180,7 @@ class Conversation:
             self._note_turn(session, run.prompt or prompt.text, ended)
             return self._end(ended, provider)
 
-    async def compact(self, run: Run, focus: str) -> None:
+    async def compact(self, run: ChatRun, focus: str) -> None:
         """Summarise the context. Raises UnsupportedError."""
         with self._busy_with(run):
             provider = await self._require_provider()
@@ -196,7 +196,7 @@ class Conversation:
                 raise
             await self._query_context(session)
 
-    async def set_model(self, run: Run, model: str) -> None:
+    async def set_model(self, run: ChatRun, model: str) -> None:
         """Use another model from now on. Raises UnsupportedError."""
         with self._busy_with(run):
             provider = await self._require_provider()
@@ -207,7 +207,7 @@ class Conversation:
             self.model = model
             self._save()
 
-    async def switch(self, run: Run, name: str) -> str:
+    async def switch(self, run: ChatRun, name: str) -> str:
         """Continue with another agent and return the summary for it.
 
         Raises AtomicError; then nothing has changed.
@@ -256,7 +256,7 @@ class Conversation:
         self.log.close()
 
     @contextmanager
-    def _busy_with(self, run: Run) -> Generator[None]:
+    def _busy_with(self, run: ChatRun) -> Generator[None]:
         if self._run is not None:
             raise CommandError(BUSY)
 
@@ -272,12 +272,12 @@ class Conversation:
         finally:
             self._release(run)
 
-    def _release(self, run: Run) -> None:
+    def _release(self, run: ChatRun) -> None:
         if self._run is run:
             self._run = None
             self._changed()
 
-    async def _send(self, run: Run, session: AgentSession, prompt: str) -> TurnEnded:
+    async def _send(self, run: ChatRun, session: AgentSession, prompt: str) -> TurnEnded:
         """Send a prompt and emit the events of the turn. Return its end."""
         run.interrupt = lambda: self._background.start(session.interrupt())
         if run.is_stopping:
@@ -290,7 +290,7 @@ class Conversation:
                 await self._wait_for_room()
         return TurnEnded(EndReason.ERROR, error="the agent's stream ended before the end of the turn")
 
-    async def _turn_apart(self, run: Run, provider: AgentProvider, variant: Variant, text: str) -> End:
+    async def _turn_apart(self, run: ChatRun, provider: AgentProvider, variant: Variant, text: str) -> RunEnd:
         """Run a turn in a session of its own, which does not fill the conversation's
         context.
         """
@@ -312,9 +312,9 @@ class Conversation:
         self._save()
         self._context_query = self._background.start(self._query_context(session))
 
-    def _end(self, ended: TurnEnded, provider: AgentProvider) -> End:
+    def _end(self, ended: TurnEnded, provider: AgentProvider) -> RunEnd:
         if ended.reason in (EndReason.DONE, EndReason.INTERRUPTED):
-            return End(_STATUS[ended.reason])
+            return RunEnd(_STATUS[ended.reason])
         why = ended.error or _WHY[ended.reason]
         if not why.startswith(provider.name):
             why = f"{provider.name}: {why}"
@@ -323,7 +323,7 @@ class Conversation:
         advice = _NEXT.get(ended.reason)
         if advice is not None:
             why = f"{why.rstrip().rstrip('.')}. {advice}"
-        return End(_STATUS.get(ended.reason, "failed"), why)
+        return RunEnd(_STATUS.get(ended.reason, "failed"), why)
 
     async def _show_remedy(self, provider: AgentProvider, why: str) -> None:
         """Show how to fix a failed agent, if a check finds a reason."""
@@ -465,7 +465,7 @@ class Conversation:
 
     # what another agent gets
 
-    async def _summarise(self, run: Run) -> str:
+    async def _summarise(self, run: ChatRun) -> str:
         """Return the agent's summary of the conversation, or else the last exchanges."""
         if not self._exchanges:
             return ""
@@ -479,7 +479,7 @@ class Conversation:
             return f"You take over a conversation from another agent. Its summary:\n\n{summary}"
         return self._last_exchanges()
 
-    async def _ask_for_summary(self, run: Run, session: AgentSession) -> str:
+    async def _ask_for_summary(self, run: ChatRun, session: AgentSession) -> str:
         run.interrupt = lambda: self._background.start(session.interrupt())
         text: list[str] = []
         async with aclosing(_events(session, SUMMARY_PROMPT)) as events:

@@ -51,7 +51,7 @@ from atomic.chat.protocol import (
     Watch,
 )
 from atomic.chat.questions import Questions
-from atomic.chat.runs import BackgroundTasks, End, Run, Runs
+from atomic.chat.runs import BackgroundTasks, ChatRun, RunEnd, Runs
 from atomic.chat.workflows import WorkflowRuns
 from atomic.commands import Category, Command, CommandError, TurnPrompt, parse
 from atomic.commands.dispatch import call_agents
@@ -170,7 +170,7 @@ class Engine:
         await self.conversation.close()
         await self._connection.close(1.0)
 
-    async def _stop(self, workflows: Sequence[Run]) -> None:
+    async def _stop(self, workflows: Sequence[ChatRun]) -> None:
         """Interrupt all runs; workflows only if they are to be paused."""
         others = [run for run in self._runs.active() if run not in workflows]
         for run in [*others, *(workflows if self._pauses_workflows else ())]:
@@ -183,14 +183,14 @@ class Engine:
         """Cancel the runs that are left. Runs in other processes continue there."""
         for run in self._runs.active():
             if run.session and run.is_stopping:
-                self._runs.detach(run, End("running", "it is about to pause", f"atomic resume {run.session}"))
+                self._runs.detach(run, RunEnd("running", "it is about to pause", f"atomic resume {run.session}"))
             elif run.session:
-                end = End("running", "it keeps running without a screen", f"atomic attach {run.session}")
+                end = RunEnd("running", "it keeps running without a screen", f"atomic attach {run.session}")
                 self._runs.detach(run, end)
             elif run.task is not None:
                 run.task.cancel()
 
-    def _resume_hints(self, workflows: Sequence[Run]) -> str:
+    def _resume_hints(self, workflows: Sequence[ChatRun]) -> str:
         """Return how to resume, for the terminal after the screen has ended."""
         log = self.conversation.log
         lines = [f"Resume with: atomic chat --resume {log.id}"] if log.exists else []
@@ -238,7 +238,7 @@ class Engine:
             case Leave():
                 self.leave(pause=intent.pause)
 
-    async def _submit(self, run: Run, text: str) -> End:
+    async def _submit(self, run: ChatRun, text: str) -> RunEnd:
         """Run a slash command, agents, or a prompt for the agent."""
         host = ChatHost(self, run)
         if not text.strip():
@@ -273,7 +273,7 @@ class Engine:
         except ConfigError as error:
             self._say(message_of(error), Level.ERROR)
 
-    def pick(self, run: Run, kind: PickKind, title: str, rows: Sequence[PickRow], on_picked: OnPicked) -> None:
+    def pick(self, run: ChatRun, kind: PickKind, title: str, rows: Sequence[PickRow], on_picked: OnPicked) -> None:
         """Let the user choose.
 
         The command does not wait; the choice starts another run.
@@ -288,7 +288,7 @@ class Engine:
         if on_picked is None or value is None:
             return
 
-        async def work(run: Run) -> End:
+        async def work(run: ChatRun) -> RunEnd:
             host = ChatHost(self, run)
             if on_picked is not ChatHost.open_session:
                 run.start(RunKind.COMMAND)

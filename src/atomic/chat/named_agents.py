@@ -16,7 +16,7 @@ from atomic.chat.agents import Agents
 from atomic.chat.conversation import Conversation
 from atomic.chat.protocol import Activity, ChatNotice, Level, RunKind
 from atomic.chat.questions import Questions
-from atomic.chat.runs import INTERRUPTED, End, Run
+from atomic.chat.runs import INTERRUPTED, ChatRun, RunEnd
 from atomic.commands import AgentTask, agent_prompt
 from atomic.providers import (
     AgentEvent,
@@ -58,7 +58,7 @@ class NamedAgents:
 
     _numbers = count(1)  # an agent may be called again while it works
 
-    def __init__(self, run: Run, conversation: Conversation, agents: Agents, questions: Questions) -> None:
+    def __init__(self, run: ChatRun, conversation: Conversation, agents: Agents, questions: Questions) -> None:
         self._run = run
         self._conversation = conversation
         self._agents = agents
@@ -66,7 +66,7 @@ class NamedAgents:
         self._ends: dict[str, TurnEnded] = {}
         self._open_sessions = 0
 
-    async def work(self, tasks: Sequence[AgentTask]) -> End:
+    async def work(self, tasks: Sequence[AgentTask]) -> RunEnd:
         """Run the tasks to their ends."""
         conversation = self._conversation
         project = conversation.project
@@ -136,7 +136,7 @@ class NamedAgents:
     def _warn(self, text: str) -> None:
         self._run.emit(ChatNotice(text=text, level=Level.WARNING, run=self._run.id))
 
-    def _end(self, requests: Sequence[SubagentRequest], results: Sequence[SubagentResult]) -> End:
+    def _end(self, requests: Sequence[SubagentRequest], results: Sequence[SubagentResult]) -> RunEnd:
         for request, result in zip(requests, results, strict=True):
             if result.id not in self._ends:  # it had no turn
                 self._emit(SubagentEnded(result.id, "", result.error))
@@ -144,7 +144,7 @@ class NamedAgents:
         self._conversation.add_usage(sum((end.usage for end in self._ends.values()), Usage()))
         failed = [(request, result) for request, result in zip(requests, results, strict=True) if not result.success]
         if not failed:
-            return End()
+            return RunEnd()
         why = "; ".join(f"{request.agent}: {result.error}" for request, result in failed)
         ended = self._ends.get(failed[0][1].id)
-        return End("failed" if ended is None else _STATUS.get(ended.reason, "failed"), why)
+        return RunEnd("failed" if ended is None else _STATUS.get(ended.reason, "failed"), why)

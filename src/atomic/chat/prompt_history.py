@@ -17,7 +17,7 @@ _SEARCHED = 2_000  # characters of a text that a search looks at
 _MOST = 4 * 1024 * 1024  # bytes of the file that are read
 
 
-class Sent(msgspec.Struct, frozen=True):
+class HistoryEntry(msgspec.Struct, frozen=True):
     """A text and the project folder in which it was sent."""
 
     text: str
@@ -31,7 +31,7 @@ class PromptHistory:
     def __init__(self, file: Path | None, project: str = "") -> None:
         self._file = file
         self._project = project
-        self._sent: list[Sent] | None = None
+        self._sent: list[HistoryEntry] | None = None
 
     @classmethod
     def of_home(cls, home: Path | None, project: str | None) -> PromptHistory:
@@ -54,7 +54,7 @@ class PromptHistory:
 
         if not text.strip() or len(text) > _LONGEST:
             return None
-        entry = Sent(redact(text), self._project, now)
+        entry = HistoryEntry(redact(text), self._project, now)
         entries = self._entries()
         if entries and entries[-1].text == entry.text and entries[-1].project == entry.project:
             return None
@@ -75,13 +75,13 @@ class PromptHistory:
         found = (text for text in texts if all(word in text[:_SEARCHED].casefold() for word in wanted))
         return [text for text, _ in zip(found, range(limit), strict=False)]
 
-    def _entries(self) -> list[Sent]:
+    def _entries(self) -> list[HistoryEntry]:
         if self._sent is None:
             self._sent = list(_read(self._file))[-KEPT:] if self._file is not None else []
         return self._sent
 
 
-def _read(file: Path) -> Iterable[Sent]:
+def _read(file: Path) -> Iterable[HistoryEntry]:
     """Yield the entries of the file.
 
     Skips lines of a newer Atomic and incomplete ones.
@@ -92,13 +92,13 @@ def _read(file: Path) -> Iterable[Sent]:
             lines = stream.read().split(b"\n")
     except OSError:
         return
-    decode = msgspec.json.Decoder(Sent).decode
+    decode = msgspec.json.Decoder(HistoryEntry).decode
     for line in lines:
         with suppress(msgspec.MsgspecError):
             yield decode(line)
 
 
-def _append(file: Path, entry: Sent) -> str | None:
+def _append(file: Path, entry: HistoryEntry) -> str | None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         number = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 
 from atomic.chat.protocol import QuestionClosed, QuestionOpened
-from atomic.chat.runs import Run
+from atomic.chat.runs import ChatRun
 from atomic.providers.base import Ask
 from atomic.questions import Question
 
@@ -21,7 +21,7 @@ OnAnswer = Callable[[Answers | None], object]
 
 
 class _OpenQuestion(msgspec.Struct, frozen=True, eq=False):
-    run: Run
+    run: ChatRun
     on_answer: OnAnswer
 
 
@@ -31,7 +31,7 @@ class Questions:
     def __init__(self) -> None:
         self._open: dict[str, _OpenQuestion] = {}
 
-    def open(self, id: str, run: Run, question: Question, who: str, on_answer: OnAnswer) -> None:
+    def open(self, id: str, run: ChatRun, question: Question, who: str, on_answer: OnAnswer) -> None:
         """Open a question.
 
         `on_answer` is called once: with the answer, or None if dismissed.
@@ -54,12 +54,12 @@ class Questions:
         if question is not None:
             question.run.emit(QuestionClosed(id=id, answers=answers))
 
-    def close_all(self, run: Run) -> None:
+    def close_all(self, run: ChatRun) -> None:
         """Close the questions of a run that is about to end."""
         for id in [id for id, question in self._open.items() if question.run is run]:
             self.close(id)
 
-    def asker(self, find_run: Callable[[], Run | None], unanswered: Sequence[str], *, who: str = "") -> Ask:
+    def asker(self, find_run: Callable[[], ChatRun | None], unanswered: Sequence[str], *, who: str = "") -> Ask:
         """Return the function by which an agent asks the user.
 
         `unanswered` is the answer to a dismissed question without a default. `find_run`
@@ -69,7 +69,7 @@ class Questions:
         def default(question: Question) -> Sequence[str]:
             return [*unanswered] if question.default is None else [question.default]
 
-        async def ask_one(run: Run, question: Question) -> Sequence[str]:
+        async def ask_one(run: ChatRun, question: Question) -> Sequence[str]:
             id = uuid4().hex
             given: asyncio.Future[Answers | None] = asyncio.get_running_loop().create_future()
             self.open(id, run, question, who, lambda answers: given.done() or given.set_result(answers))

@@ -19,7 +19,7 @@ from atomic.chat.protocol import ChatEvent, RunEnded, RunKind, RunStarted
 _log = logging.getLogger(__name__)
 
 
-class End(msgspec.Struct, frozen=True):
+class RunEnd(msgspec.Struct, frozen=True):
     """How a run ended."""
 
     status: str = "done"
@@ -29,10 +29,10 @@ class End(msgspec.Struct, frozen=True):
 
 INTERRUPTED = "interrupted"
 
-Work = Callable[["Run"], Awaitable[End]]
+Work = Callable[["ChatRun"], Awaitable[RunEnd]]
 
 
-class Run:
+class ChatRun:
     """An active run. No event is sent after its end."""
 
     def __init__(self, id: str, prompt: str, emit: Callable[[ChatEvent], None]) -> None:
@@ -63,7 +63,7 @@ class Run:
         if not self.is_over:
             self._emit(event)
 
-    def end(self, end: End) -> None:
+    def end(self, end: RunEnd) -> None:
         """Report its end; a second call does nothing."""
         if self.is_over:
             return
@@ -76,31 +76,31 @@ class Run:
 class Runs:
     """All active runs. `before_end` is called before the end of a run is reported."""
 
-    def __init__(self, emit: Callable[[ChatEvent], None], before_end: Callable[[Run], None]) -> None:
+    def __init__(self, emit: Callable[[ChatEvent], None], before_end: Callable[[ChatRun], None]) -> None:
         self._emit = emit
         self._before_end = before_end
-        self._active: dict[str, Run] = {}
+        self._active: dict[str, ChatRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # also of runs that were broken off and still clean up
 
-    def begin(self, id: str, work: Work, *, prompt: str = "") -> Run:
+    def begin(self, id: str, work: Work, *, prompt: str = "") -> ChatRun:
         """Start a run; the result of `work` is its end."""
-        run = Run(id, prompt, self._emit)
+        run = ChatRun(id, prompt, self._emit)
         self._active[id] = run
         run.task = asyncio.create_task(self._do(run, work), name=f"run-{id}")
         self._tasks.add(run.task)
         run.task.add_done_callback(self._tasks.discard)
-        run.task.add_done_callback(lambda _: self._end(run, End(INTERRUPTED)))  # cancelled before its first step
+        run.task.add_done_callback(lambda _: self._end(run, RunEnd(INTERRUPTED)))  # cancelled before its first step
         return run
 
-    def find(self, id: str) -> Run | None:
+    def find(self, id: str) -> ChatRun | None:
         """Return the run if it is active."""
         return self._active.get(id)
 
-    def active(self, *kinds: RunKind) -> list[Run]:
+    def active(self, *kinds: RunKind) -> list[ChatRun]:
         """Return the active runs of these kinds, or all."""
         return [run for run in self._active.values() if not kinds or run.kind in kinds]
 
-    def interrupt(self, run: Run) -> None:
+    def interrupt(self, run: ChatRun) -> None:
         """Ask a run to stop, once; its end is reported when it has stopped."""
         if run.is_stopping:
             return
@@ -110,22 +110,22 @@ class Runs:
         elif run.task is not None:
             run.task.cancel()
 
-    def break_off(self, run: Run) -> None:
+    def break_off(self, run: ChatRun) -> None:
         """Report the end of a run now and end it by force; it may still clean up."""
         run.is_stopping = True
         if run.break_off is not None:
             run.break_off()
-        self._end(run, End(INTERRUPTED))
+        self._end(run, RunEnd(INTERRUPTED))
         if run.task is not None:
             run.task.cancel()
 
-    def detach(self, run: Run, end: End) -> None:
+    def detach(self, run: ChatRun, end: RunEnd) -> None:
         """Stop following a run, which continues in another process."""
         self._end(run, end)
         if run.task is not None:
             run.task.cancel()
 
-    async def wait_for(self, runs: Iterable[Run], limit: float) -> None:
+    async def wait_for(self, runs: Iterable[ChatRun], limit: float) -> None:
         """Wait for the ends of runs, at most `limit` seconds."""
         tasks = {run.task for run in runs if run.task is not None}
         if tasks:
@@ -136,21 +136,21 @@ class Runs:
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=limit)
 
-    async def _do(self, run: Run, work: Work) -> None:
-        end = End("failed", "it ended without a result")
+    async def _do(self, run: ChatRun, work: Work) -> None:
+        end = RunEnd("failed", "it ended without a result")
         try:
             end = await work(run)
         except asyncio.CancelledError:
-            end = End(INTERRUPTED)
+            end = RunEnd(INTERRUPTED)
         except AtomicError as error:
-            end = End("failed", message_of(error))
+            end = RunEnd("failed", message_of(error))
         except Exception as error:  # the user must learn of the end in any case
             _log.exception("run %s failed", run.id)
-            end = End("failed", message_of(error))
+            end = RunEnd("failed", message_of(error))
         finally:
             self._end(run, end)
 
-    def _end(self, run: Run, end: End) -> None:
+    def _end(self, run: ChatRun, end: RunEnd) -> None:
         if not run.is_over:
             self._before_end(run)
         run.end(end)

@@ -27,7 +27,7 @@ from atomic.base.errors import AtomicError
 from atomic.base.text import width
 from atomic.chat.protocol import GraphDrawn, RunKind, WorkflowActivity
 from atomic.chat.questions import Answers, Questions
-from atomic.chat.runs import INTERRUPTED, BackgroundTasks, End, Run
+from atomic.chat.runs import INTERRUPTED, BackgroundTasks, ChatRun, RunEnd
 from atomic.graph.drawing.text import walk_ids
 from atomic.loading.catalog import WorkflowCatalog
 from atomic.processes import ExitWatch, end_group
@@ -72,7 +72,7 @@ class WorkflowRuns:
         self._wait_for_room = wait_for_room
         self._background = BackgroundTasks()
 
-    async def start(self, run: Run, words: Sequence[str], *, title: str, cwd: Path, prompt: str = "") -> End:
+    async def start(self, run: ChatRun, words: Sequence[str], *, title: str, cwd: Path, prompt: str = "") -> RunEnd:
         """Start `atomic` with these arguments and show its run until it ends."""
         child = _Child(words, cwd, prompt)
         # Before anything is awaited: from now on there is something to stop.
@@ -82,23 +82,23 @@ class WorkflowRuns:
             first = await child.first_event()
             if isinstance(first, _StartRefused):
                 run.start(RunKind.WORKFLOW, title)
-                return End(INTERRUPTED) if run.is_stopping else End("failed", first.message)
+                return RunEnd(INTERRUPTED) if run.is_stopping else RunEnd("failed", first.message)
             run.start(RunKind.WORKFLOW, title, session=first.run)
             session = self._store().find(first.run)
             return await self._show(run, session, _all_events(first, child, session), lambda: end_group(child.pid))
 
-    async def watch(self, run: Run, session: Session) -> End:
+    async def watch(self, run: ChatRun, session: Session) -> RunEnd:
         """Show a run of another process by its log, and follow it while that process
         works.
         """
         run.start(RunKind.WORKFLOW, session.record.workflow, session=session.id)
         if not session.logs.events.is_file():
-            return End(str(session.record.status), f"{session.id} has no log")
+            return RunEnd(str(session.record.status), f"{session.id} has no log")
         return await self._show(run, session, follow_log(session), lambda: _end_owner(session))
 
     async def _show(
-        self, run: Run, session: Session, events: AsyncGenerator[WorkflowEvent], end_it: Callable[[], Any]
-    ) -> End:
+        self, run: ChatRun, session: Session, events: AsyncGenerator[WorkflowEvent], end_it: Callable[[], Any]
+    ) -> RunEnd:
         """Show events until the run ends. Cancelling this does not stop the run."""
         resume = f"atomic resume {session.id}"
         run.resume = resume
@@ -116,15 +116,15 @@ class WorkflowRuns:
                     self._ask(run, session, event.question, event.node)
                 if isinstance(event, RunEnded):
                     run.resume = ""
-                    return End(event.status, event.said, event.resume)
+                    return RunEnd(event.status, event.said, event.resume)
                 if count % _BRIEF == 0:
                     await asyncio.sleep(0)
                 await self._wait_for_room()
         finally:
             drawing.cancel()
-        return End(INTERRUPTED, "the process that worked on it has gone", resume)
+        return RunEnd(INTERRUPTED, "the process that worked on it has gone", resume)
 
-    def _ask(self, run: Run, session: Session, question: Question, node: str) -> None:
+    def _ask(self, run: ChatRun, session: Session, question: Question, node: str) -> None:
         id = f"{run.id}:{question.id}"
         mine = Session(session.dir, session.record, session.redactor)
         if not _is_open(mine, question.id):
@@ -155,7 +155,7 @@ class WorkflowRuns:
             session.reload()
         session.leave_answer(question.id, list(given) if question.multi_select else ", ".join(given))
 
-    async def _draw(self, run: Run, session: Session) -> None:
+    async def _draw(self, run: ChatRun, session: Session) -> None:
         """Send the drawing of the workflow's graph, if its file can be loaded."""
         project = session.record.project
         workflow = session.record.workflow

@@ -51,7 +51,7 @@ class Offer(NamedTuple):
     note: str = ""  # shown if there are no rows
 
 
-class Known(NamedTuple):
+class KnownNames(NamedTuple):
     """Everything that can be suggested."""
 
     registry: CommandRegistry | None = None
@@ -60,7 +60,7 @@ class Known(NamedTuple):
     history: Sequence[str] | None = None  # matches during a history search
 
 
-def offer(text: str, cursor: int, dismissed: bool, known: Known) -> Offer:
+def offer(text: str, cursor: int, dismissed: bool, known: KnownNames) -> Offer:
     """Return the suggestions for this text."""
     if dismissed:
         return Offer()
@@ -114,7 +114,7 @@ def _commands(text: str, cursor: int, registry: CommandRegistry | None) -> Offer
     return Offer(OfferKind.COMMANDS, rows, note="" if rows else "No command begins like this")
 
 
-def _mentions(query: str, cursor: int, known: Known) -> Offer:
+def _mentions(query: str, cursor: int, known: KnownNames) -> Offer:
     start = cursor - len(query) - 1
     folded = query.casefold()
     agents = [

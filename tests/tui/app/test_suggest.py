@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atomic.chat.protocol import CommandInfo
-from atomic.tui.suggestions import Known, Offer, OfferKind, mention_at, needs_argument, offer, registry_of
+from atomic.tui.suggestions import KnownNames, Offer, OfferKind, mention_at, needs_argument, offer, registry_of
 
 COMMANDS = (
     CommandInfo("help", "Show help", "builtin", ("h", "?"), "[command]"),
@@ -17,7 +17,7 @@ COMMANDS = (
     CommandInfo("secret", "Hidden", "skill", hidden=True),
 )
 AGENTS = (CommandInfo("planner", "Plans", "agent"), CommandInfo("reviewer", "Reviews", "agent"))
-KNOWN = Known(registry_of(COMMANDS), AGENTS, ("s", ("src/app.py", "src/a b.py")))
+KNOWN = KnownNames(registry_of(COMMANDS), AGENTS, ("s", ("src/app.py", "src/a b.py")))
 
 
 def offered(text: str, *, dismissed: bool = False, cursor: int | None = None) -> Offer:
@@ -75,8 +75,8 @@ def test_previous_rows_stay_until_new_files_arrive() -> None:
 
 
 def test_the_list_shows_that_commands_are_still_loading() -> None:
-    assert offer("/", 1, False, Known()).note == "The commands are still being read …"
-    assert offer("/home/me", 8, False, Known()) == Offer()
+    assert offer("/", 1, False, KnownNames()).note == "The commands are still being read …"
+    assert offer("/home/me", 8, False, KnownNames()) == Offer()
 
 
 @given(st.text("/@ab\n ", max_size=12), st.integers(0, 12), st.booleans())

@@ -35,7 +35,7 @@ from atomic.providers.events import (
 )
 from atomic.questions import Option, Question
 from atomic.tasks import Task, TaskStatus
-from atomic.tui.state.model import AgentEntry, BlockKind, NodeEntry, QuestionEntry, Queued, Run, RunState, Screen
+from atomic.tui.state.model import AgentEntry, BlockKind, NodeEntry, QuestionEntry, Queued, RunEntry, RunState, Screen
 from atomic.tui.state.store import Store
 
 NOW = 10_000.0
@@ -83,9 +83,9 @@ def chat(**changes: object) -> Screen:
     return Screen(status=READY, commands=COMMANDS, **changes)  # type: ignore[arg-type]
 
 
-def turn(state: RunState = RunState.ACTIVE, *, seconds: float = 12, quiet: float = 1) -> Run:
+def turn(state: RunState = RunState.ACTIVE, *, seconds: float = 12, quiet: float = 1) -> RunEntry:
     """Return an active turn. Its agent has been quiet for `quiet` seconds."""
-    return Run("t1", RunKind.TURN, state=state, started=NOW - seconds, heard=NOW - quiet)
+    return RunEntry("t1", RunKind.TURN, state=state, started=NOW - seconds, heard=NOW - quiet)
 
 
 def four_tasks() -> tuple[Task, ...]:
@@ -190,7 +190,7 @@ DRAWING = (
 POSITIONS = {"plan": (3, 10, 4), "work": (9, 10, 4), "gate": (13, 10, 4), "review": (17, 10, 6)}
 
 
-def workflow(state: RunState = RunState.ACTIVE, *, drawing: bool = True, **changes: object) -> Run:
+def workflow(state: RunState = RunState.ACTIVE, *, drawing: bool = True, **changes: object) -> RunEntry:
     """Return a run of Ralph in its third round."""
     nodes = {
         "plan": NodeEntry("plan", "completed", 1),
@@ -198,7 +198,9 @@ def workflow(state: RunState = RunState.ACTIVE, *, drawing: bool = True, **chang
         "gate": NodeEntry("gate", "completed", 2),
         "review": NodeEntry("review", "", 0),
     }
-    run = Run("w1", RunKind.WORKFLOW, "ralph", state, NOW - 125, heard=NOW - 2, session="9f8e7d6c-1111", nodes=nodes)
+    run = RunEntry(
+        "w1", RunKind.WORKFLOW, "ralph", state, NOW - 125, heard=NOW - 2, session="9f8e7d6c-1111", nodes=nodes
+    )
     if drawing:
         run.drawing = DRAWING
         run.positions = dict(POSITIONS)

@@ -10,7 +10,7 @@ from atomic.chat.protocol import RunKind, StatusChanged
 from atomic.providers.events import PlanItem, Usage
 from atomic.tasks import Task, TaskStatus
 from atomic.tui.panel_layout import inbox_lines
-from atomic.tui.state.model import AgentEntry, NodeEntry, QuestionEntry, Run, RunState, Screen
+from atomic.tui.state.model import AgentEntry, NodeEntry, QuestionEntry, RunEntry, RunState, Screen
 from atomic.tui.text import bar, clock, window, windowed
 from atomic.tui.widgets.agents import agent_lines, agents_shown
 from atomic.tui.widgets.graph import chain, graph_lines, workflow_shown
@@ -186,7 +186,7 @@ def test_a_drawing_that_is_too_large_shows_the_active_node() -> None:
 
 
 def test_a_wide_name_at_the_edge_is_not_cut_in_half() -> None:
-    run = Run("w", RunKind.WORKFLOW, nodes={"計画": NodeEntry("計画", "active")}, drawing=("│ 計画 │",) * 12)
+    run = RunEntry("w", RunKind.WORKFLOW, nodes={"計画": NodeEntry("計画", "active")}, drawing=("│ 計画 │",) * 12)
     run.positions = {"計画": (0, 2, 4)}
     for width in range(1, 10):
         assert all(line.cell_length <= max(4, width) for line in graph_lines(run, width, 12))
@@ -314,7 +314,7 @@ def test_hints_name_remapped_keys() -> None:
 
 
 def test_a_task_of_a_paused_run_is_not_in_progress() -> None:
-    run = Run("r", RunKind.WORKFLOW, "ralph", state=RunState.ENDED, status="paused")
+    run = RunEntry("r", RunKind.WORKFLOW, "ralph", state=RunState.ENDED, status="paused")
     screen = Screen(tasks=(Task("1", "Login", status=TaskStatus.IN_PROGRESS),), runs={"r": run})
     assert "‖ 1 Login" in str(task_strip(screen, 80))
     assert "▶" not in str(task_strip(screen, 80))

@@ -201,11 +201,11 @@ class RowList(Widget):
         self.step(-1)
 
 
-class Row(Widget):
+class DialogLine(Widget):
     """One line of a dialog, such as its title or its keys."""
 
     DEFAULT_CSS = """
-    Row { height: 1; width: 1fr; text-wrap: nowrap; text-overflow: clip; }
+    DialogLine { height: 1; width: 1fr; text-wrap: nowrap; text-overflow: clip; }
     """
 
     def __init__(self) -> None:

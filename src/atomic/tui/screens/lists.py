@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.events import Key, Paste
 
 from atomic.chat.protocol import CommandInfo, PickKind, PickOpened, PickRow
-from atomic.tui.screens.dialog import Dialog, Item, Row, RowList, fixed, keys_line, wrapped
+from atomic.tui.screens.dialog import Dialog, DialogLine, Item, RowList, fixed, keys_line, wrapped
 from atomic.tui.text import MUTED, app_of, content, fit, one_line, short_hint, spread
 from atomic.tui.themes import textual_name
 
@@ -57,10 +57,10 @@ class Listing(Dialog["str | None"]):
         self._nothing = nothing
         self._filter = ""
         self._found: list[PickRow] = []
-        self._title = Row()
-        self._typed = Row()
+        self._title = DialogLine()
+        self._typed = DialogLine()
         self._list = RowList(reserved=_AROUND)
-        self._keys = Row()
+        self._keys = DialogLine()
 
     def compose(self) -> ComposeResult:
         """Yield title, filter, rows and keys."""

@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from atomic.questions import Question
-from atomic.tui.screens.dialog import Dialog, Item, Row, RowList, fixed, keys_line, paragraph, wrapped
+from atomic.tui.screens.dialog import Dialog, DialogLine, Item, RowList, fixed, keys_line, paragraph, wrapped
 from atomic.tui.state.model import QuestionEntry, Screen
 from atomic.tui.text import MUTED, content, fit, harmless, one_line, spread
 
@@ -66,10 +66,10 @@ class QuestionScreen(Dialog["Answered | None"]):
         self._shown = first if first in self._entries else next(iter(self._entries), "")
         self._drafts: dict[str, _Draft] = {}
         self._painted = math.inf  # when the current question was painted, in Textual's event time
-        self._title = Row()
+        self._title = DialogLine()
         self._list = RowList(reserved=_AROUND)
         self._words = Words()
-        self._keys = Row()
+        self._keys = DialogLine()
 
     def compose(self) -> ComposeResult:
         """Yield title, text with options, typed answer and keys."""

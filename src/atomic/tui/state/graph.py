@@ -16,7 +16,7 @@ from atomic.runs.events import (
     Warning,
     WorkflowEvent,
 )
-from atomic.tui.state.model import Block, BlockKind, Changes, NodeEntry, Run, Screen
+from atomic.tui.state.model import Block, BlockKind, Changes, NodeEntry, RunEntry, Screen
 from atomic.tui.state.run_blocks import RunBlocks
 from atomic.tui.state.tool_calls import clip
 
@@ -37,7 +37,7 @@ _ENDS = {
 class Graph:
     """Applies the events of one workflow."""
 
-    def __init__(self, screen: Screen, run: Run, blocks: RunBlocks) -> None:
+    def __init__(self, screen: Screen, run: RunEntry, blocks: RunBlocks) -> None:
         self._screen = screen
         self._run = run
         self._blocks = blocks

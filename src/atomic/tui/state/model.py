@@ -110,7 +110,7 @@ class NodeEntry:
 
 
 @dataclass(slots=True)
-class Run:
+class RunEntry:
     """A run of the screen, active or ended."""
 
     id: str
@@ -161,7 +161,7 @@ class Screen:
     commands: tuple[CommandInfo, ...] = ()
     agents_by_name: tuple[CommandInfo, ...] = ()
     blocks: list[Block] = field(default_factory=list[Block])
-    runs: dict[str, Run] = field(default_factory=dict[str, Run])
+    runs: dict[str, RunEntry] = field(default_factory=dict[str, RunEntry])
     agents: dict[str, AgentEntry] = field(default_factory=dict[str, AgentEntry])  # by run and id
     tasks: tuple[Task, ...] = ()
     plan: tuple[PlanItem, ...] = ()

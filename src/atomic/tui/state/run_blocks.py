@@ -31,7 +31,7 @@ from atomic.providers.events import (
     UsageReported,
 )
 from atomic.tui.state.markdown_parts import Piece, Pieces
-from atomic.tui.state.model import AgentEntry, Block, BlockKind, Changes, Run, Screen
+from atomic.tui.state.model import AgentEntry, Block, BlockKind, Changes, RunEntry, Screen
 from atomic.tui.state.tool_calls import Clip, card, clip
 
 _CLOSE_TOGETHER = frozenset({BlockKind.TOOL, BlockKind.SUBAGENT, BlockKind.THINKING, BlockKind.NODE})
@@ -68,7 +68,7 @@ class RunBlocks:
     `live` holds unfinished blocks, which the run's end closes.
     """
 
-    def __init__(self, screen: Screen, run: Run, ids: count[int]) -> None:
+    def __init__(self, screen: Screen, run: RunEntry, ids: count[int]) -> None:
         self._screen = screen
         self._run = run
         self._ids = ids

@@ -39,7 +39,7 @@ from atomic.chat.protocol import (
 )
 from atomic.runs import events as wf
 from atomic.tui.state.graph import Graph
-from atomic.tui.state.model import Block, BlockKind, Changes, QuestionEntry, Queued, Run, RunState, Screen, spent
+from atomic.tui.state.model import Block, BlockKind, Changes, QuestionEntry, Queued, RunEntry, RunState, Screen, spent
 from atomic.tui.state.run_blocks import RunBlocks
 from atomic.tui.state.tool_calls import Clip
 
@@ -65,7 +65,7 @@ _FINE = frozenset({"done", "completed"})
 class _ActiveRun:
     """An active run and the objects that apply its events."""
 
-    run: Run
+    run: RunEntry
     blocks: RunBlocks
     graph: Graph | None = None
     head: Block | None = None
@@ -218,7 +218,7 @@ class Store:
         screen = self.screen
         self._forget_ended(_KEPT_RUNS)
         self._forget_agents()
-        run = Run(event.run, event.kind, event.title, started=now, heard=now, session=event.session)
+        run = RunEntry(event.run, event.kind, event.title, started=now, heard=now, session=event.session)
         screen.runs[run.id] = run
         active = self._active[run.id] = _ActiveRun(run, RunBlocks(screen, run, self._ids), is_old=self._is_old)
         if event.prompt and event.kind is not RunKind.SHELL:

@@ -15,7 +15,7 @@ from atomic.tui.state.model import Block, BlockKind
 from atomic.tui.text import cells, clock, fit_text, harmless, one_line
 from atomic.tui.transcript.markdown import markdown_rows
 from atomic.tui.transcript.palette import Palette
-from atomic.tui.transcript.rows import Row, Run, length, wrap
+from atomic.tui.transcript.rows import Row, Styled, length, wrap
 
 _KEPT = 2_000  # painted blocks
 # Lines of all painted blocks. A strip takes 2 KB and ten objects, which the garbage
@@ -150,7 +150,7 @@ class _Page:
         if block.gap:
             self._add([], 0, palette.text)
 
-    def put(self, sign: Run, rows: list[Row], fill: Style | None = None) -> None:
+    def put(self, sign: Styled, rows: list[Row], fill: Style | None = None) -> None:
         """Add rows after a sign that is on the first row."""
         size = cells(sign[0])
         blank = Segment(" " * size, fill or self.palette.text)
@@ -159,7 +159,7 @@ class _Page:
             lead = first if at == 0 else blank
             self._add([lead, *row] if lead is not None else row, size, fill or self.palette.text)
 
-    def line(self, runs: list[Run], right: str = "") -> None:
+    def line(self, runs: list[Styled], right: str = "") -> None:
         """Add one line, cut to the width, with text at its right end."""
         right = right if cells(right) * 2 <= self.room else ""  # on a narrow screen the text matters more
         room = self.room - (cells(right) + 2 if right else 0)
@@ -233,7 +233,7 @@ def _tool(page: _Page) -> None:
     sign, style = _sign(block, palette, page.now)
     name = one_line(block.title)
     detail = one_line(block.detail)
-    runs: list[Run] = [(sign, style), (name, palette.text + _BOLD), ("  " if detail else "", palette.text)]
+    runs: list[Styled] = [(sign, style), (name, palette.text + _BOLD), ("  " if detail else "", palette.text)]
     page.line([*runs, *_detail(detail, palette)], _right(block, page.now))
     if not block.folded:
         page.body(block.input, palette.text, _diff_style(block, palette)) if block.input.strip() else None
@@ -243,7 +243,7 @@ def _tool(page: _Page) -> None:
         page.line([("  │ ", palette.muted), (last, palette.error)])
 
 
-def _detail(detail: str, palette: Palette) -> list[Run]:
+def _detail(detail: str, palette: Palette) -> list[Styled]:
     """Return the subject of a call, with `+42 -3` in the colours of a diff."""
     about, _, counts = detail.rpartition(" +")
     added, _, removed = counts.partition(" -")
@@ -264,7 +264,7 @@ def _subagent(page: _Page) -> None:
     block = page.block
     palette = page.palette
     sign, style = _sign(block, palette, page.now)
-    runs: list[Run] = [(sign, style), (one_line(block.title), palette.accent + _BOLD)]
+    runs: list[Styled] = [(sign, style), (one_line(block.title), palette.accent + _BOLD)]
     detail = one_line(block.detail)
     if detail:
         runs.append((f"  {detail}", palette.text))
@@ -300,7 +300,7 @@ def _question(page: _Page) -> None:
     palette = page.palette
     who = f"{one_line(block.title)}: " if block.title else ""
     style = palette.warning if block.status == "waiting" else palette.text
-    runs: list[Run] = [(who, palette.muted), (harmless(block.text.strip("\n")), style)]
+    runs: list[Styled] = [(who, palette.muted), (harmless(block.text.strip("\n")), style)]
     page.put(("? ", palette.warning + _BOLD), wrap(runs, page.room - 2))
     if block.output:
         page.put(("  → ", palette.success), wrap([(harmless(block.output), palette.text)], page.room - 4))
@@ -345,7 +345,7 @@ def _run(page: _Page) -> None:
         )
         return
     sign, style = _END.get(block.status, ("✗ ", "error"))
-    runs: list[Run] = [(f"{sign}{one_line(block.title)} {one_line(block.status)}", getattr(palette, style) + _BOLD)]
+    runs: list[Styled] = [(f"{sign}{one_line(block.title)} {one_line(block.status)}", getattr(palette, style) + _BOLD)]
     page.line(runs, " · ".join(part for part in (block.input, _right(block, page.now)) if part))
     if block.text:
         page.put(("  ", palette.text), wrap([(harmless(block.text), palette.text)], page.room - 2))

@@ -14,7 +14,7 @@ from rich.style import Style
 
 from atomic.tui.text import harmless
 from atomic.tui.transcript.palette import Palette
-from atomic.tui.transcript.rows import Run
+from atomic.tui.transcript.rows import Styled
 
 _COLOURED = 400  # lines
 _WIDE = 2_000  # characters: longer lines are not highlighted
@@ -22,7 +22,7 @@ CHUNK = 24  # lines
 _NAMES = {"sh": "bash", "shell": "bash", "console": "bash", "js": "javascript", "ts": "typescript", "py": "python"}
 
 
-def coloured(code: str, language: str, palette: Palette, *, is_open: bool) -> list[list[Run]]:
+def coloured(code: str, language: str, palette: Palette, *, is_open: bool) -> list[list[Styled]]:
     """Return the lines of the code as runs."""
     lines = harmless(code).split("\n")
     lexer = _lexer(language)
@@ -37,10 +37,10 @@ def coloured(code: str, language: str, palette: Palette, *, is_open: bool) -> li
 
 
 @lru_cache(maxsize=64)
-def _chunk(language: str, code: str, palette: Palette) -> list[list[Run]]:
+def _chunk(language: str, code: str, palette: Palette) -> list[list[Styled]]:
     lexer = _lexer(language)
     assert lexer is not None
-    lines: list[list[Run]] = [[]]
+    lines: list[list[Styled]] = [[]]
     for kind, text in lexer.get_tokens(code):
         style = _style(kind, palette)
         first, *others = text.split("\n")

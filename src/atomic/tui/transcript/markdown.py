@@ -14,7 +14,7 @@ from rich.style import Style
 from atomic.tui.text import cells, harmless
 from atomic.tui.transcript.code import CHUNK, coloured
 from atomic.tui.transcript.palette import Palette
-from atomic.tui.transcript.rows import Row, Run, chop, length, wrap
+from atomic.tui.transcript.rows import Row, Styled, chop, length, wrap
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -171,13 +171,13 @@ class _Page:
 
     # inline
 
-    def _next_inline(self, style: Style) -> list[Run]:
+    def _next_inline(self, style: Style) -> list[Styled]:
         inline = self.tokens[self._at]
         self._at += 1
         return self._inline(inline.children or (), style)
 
-    def _inline(self, tokens: Sequence[Token], base: Style) -> list[Run]:
-        runs: list[Run] = []
+    def _inline(self, tokens: Sequence[Token], base: Style) -> list[Styled]:
+        runs: list[Styled] = []
         styles = [base]
         link = ""
         for token in tokens:
@@ -210,7 +210,7 @@ class _Page:
                     runs.append((harmless(token.content), styles[-1]))
         return runs
 
-    def _text(self, text: str, style: Style, runs: list[Run], *, is_link: bool) -> None:
+    def _text(self, text: str, style: Style, runs: list[Styled], *, is_link: bool) -> None:
         """Add text. Addresses in it become links."""
         if is_link or "://" not in text:
             runs.append((harmless(text), style))
@@ -222,7 +222,7 @@ class _Page:
             at = found.end()
         runs.append((harmless(text[at:]), style))
 
-    def _where(self, link: str, runs: list[Run]) -> None:
+    def _where(self, link: str, runs: list[Styled]) -> None:
         """Add the target of a link if its text does not show it: a terminal has no
         hover.
         """
@@ -232,7 +232,7 @@ class _Page:
             runs.append((harmless(f" ({short})"), self._palette.muted))
 
 
-def _break(runs: Sequence[Run]) -> str:
+def _break(runs: Sequence[Styled]) -> str:
     """Return the replacement of a line break.
 
     A long line was wrapped by its author and continues. A short one ends on purpose.
@@ -272,8 +272,8 @@ def _checked(row: Row) -> Row:
 class Table:
     """Cells as runs, and the alignment of each column."""
 
-    head: list[list[Run]] = field(default_factory=list[list[Run]])
-    body: list[list[list[Run]]] = field(default_factory=list[list[list[Run]]])
+    head: list[list[Styled]] = field(default_factory=list[list[Styled]])
+    body: list[list[list[Styled]]] = field(default_factory=list[list[list[Styled]]])
     alignments: list[str] = field(default_factory=list[str])
 
 
@@ -293,7 +293,7 @@ def table_rows(table: Table, width: int, palette: Palette) -> list[Row]:
     return rows
 
 
-def _widths(lines: Sequence[Sequence[Sequence[Run]]], room: int, columns: int) -> list[int]:
+def _widths(lines: Sequence[Sequence[Sequence[Styled]]], room: int, columns: int) -> list[int]:
     """Return the column widths. If they do not fit, the widest columns shrink first."""
     wanted = [1] * columns
     for line in lines:
@@ -310,7 +310,9 @@ def _widths(lines: Sequence[Sequence[Sequence[Run]]], room: int, columns: int) -
     return widths
 
 
-def _table_line(line: Sequence[Sequence[Run]], widths: list[int], alignments: list[str], palette: Palette) -> list[Row]:
+def _table_line(
+    line: Sequence[Sequence[Styled]], widths: list[int], alignments: list[str], palette: Palette
+) -> list[Row]:
     boxes = [wrap(line[at] if at < len(line) else [], size) for at, size in enumerate(widths)]
     rows: list[Row] = []
     for level in range(max(map(len, boxes))):

@@ -10,9 +10,9 @@ from rich.cells import cell_len, chop_cells
 from rich.segment import Segment
 from rich.style import Style
 
-from atomic.tui.text import cells, harmless
+from atomic.tui.text import cells
 
-Run: TypeAlias = tuple[str, Style]
+Styled: TypeAlias = tuple[str, Style]
 Row: TypeAlias = list[Segment]
 
 # A line can always break between two wide characters.
@@ -23,12 +23,7 @@ _WIDE = (
 _TOKEN = re.compile(rf"\n| +|[{_WIDE}]|[^\s{_WIDE}]+|\s")
 
 
-def safe(text: str, style: Style) -> Run:
-    """Return untrusted text as a run."""
-    return harmless(text), style
-
-
-def wrap(runs: Sequence[Run], width: int) -> list[Row]:
+def wrap(runs: Sequence[Styled], width: int) -> list[Row]:
     """Break at words, and inside words that are too long."""
     width = max(1, width)
     plain = "".join([text for text, _ in runs])
@@ -37,7 +32,7 @@ def wrap(runs: Sequence[Run], width: int) -> list[Row]:
     return list(_slices(runs, _breaks(plain, width)))
 
 
-def chop(runs: Sequence[Run], width: int) -> list[Row]:
+def chop(runs: Sequence[Styled], width: int) -> list[Row]:
     """Break at cells only, for code."""
     width = max(1, width)
     plain = "".join([text for text, _ in runs])
@@ -89,7 +84,7 @@ def _breaks(text: str, width: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _slices(runs: Sequence[Run], spans: Iterable[tuple[int, int]]) -> Iterable[Row]:
+def _slices(runs: Sequence[Styled], spans: Iterable[tuple[int, int]]) -> Iterable[Row]:
     index = 0
     at = 0  # start of the run at `index`
     for start, end in spans:

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from textual.content import Content, Span
 
 from atomic.chat.protocol import RunKind
-from atomic.tui.state.model import NodeEntry, Run, Screen
+from atomic.tui.state.model import NodeEntry, RunEntry, Screen
 from atomic.tui.text import MUTED, content, first_that_fits, fit, harmless, heading, one_line, spread, window
 from atomic.tui.widgets.agents import agent_strip, agents_shown
 from atomic.tui.widgets.panel import Panel
@@ -65,13 +65,13 @@ class GraphStrip(Panel):
         return [] if run is None else [graph_strip(run, self.state, width)]
 
 
-def workflow_shown(screen: Screen) -> Run | None:
+def workflow_shown(screen: Screen) -> RunEntry | None:
     """Return the newest active workflow, or the newest one with known nodes."""
     known = [run for run in screen.runs.values() if run.kind is RunKind.WORKFLOW and (run.nodes or run.drawing)]
     return next((run for run in reversed(known) if run.is_active), known[-1] if known else None)
 
 
-def graph_lines(run: Run, width: int, height: int, shift: int = 0) -> list[Content]:
+def graph_lines(run: RunEntry, width: int, height: int, shift: int = 0) -> list[Content]:
     """Return the panel's lines: the drawing around the active node, or the chain."""
     words = [content("  ", _word(node)) for node in run.nodes.values() if node.status in _AT_WORK][:3]
     if not run.is_active:
@@ -82,7 +82,7 @@ def graph_lines(run: Run, width: int, height: int, shift: int = 0) -> list[Conte
     return [head, *(fit(row, width) for row in _folded_chain(run, width)[: max(1, height - 1)])]
 
 
-def graph_strip(run: Run, screen: Screen, width: int) -> Content:
+def graph_strip(run: RunEntry, screen: Screen, width: int) -> Content:
     """Return the workflow's title, the nodes around the active one, and the agents."""
     agents = agent_strip(agents_shown(screen)) if width >= _WITH_AGENTS else content()
     title = content(("⚙ ", MUTED), (one_line(run.title) or "workflow", "bold"), "  ")
@@ -90,7 +90,7 @@ def graph_strip(run: Run, screen: Screen, width: int) -> Content:
     return spread(content(title, chain(run, room)), agents, width)
 
 
-def chain(run: Run, width: int) -> Content:
+def chain(run: RunEntry, width: int) -> Content:
     """Return `planner ✓ → work ▶ (3) → review ○`, cut around the active node if too
     long.
     """
@@ -108,7 +108,7 @@ def chain(run: Run, width: int) -> Content:
     return first_that_fits([*choices, _word(nodes[focus])], max(width, 0))
 
 
-def _nodes(run: Run) -> list[NodeEntry]:
+def _nodes(run: RunEntry) -> list[NodeEntry]:
     """Return the nodes.
 
     After the end of the run, unfinished nodes are shown as resting.
@@ -133,7 +133,7 @@ def _word(node: NodeEntry) -> Content:
     return content((one_line(node.id), colour), (f" {MARKS.get(node.status, _NOT_YET)}{times}", colour))
 
 
-def _folded_chain(run: Run, width: int) -> list[Content]:
+def _folded_chain(run: RunEntry, width: int) -> list[Content]:
     """Return the chain in several lines. A line ends after an arrow."""
     rows = [content()]
     words = [_word(node) for node in _nodes(run)]
@@ -145,7 +145,7 @@ def _folded_chain(run: Run, width: int) -> list[Content]:
     return rows
 
 
-def _drawing(run: Run, width: int, height: int, shift: int) -> list[Content]:
+def _drawing(run: RunEntry, width: int, height: int, shift: int) -> list[Content]:
     """Return the visible part of the drawing around the active node."""
     grid = [_cells(row) for row in run.drawing]
     styles = _mark(grid, run)
@@ -157,7 +157,7 @@ def _drawing(run: Run, width: int, height: int, shift: int) -> list[Content]:
     return [_crop(grid[at], styles.get(at, []), left, width) for at in range(top, bottom)]
 
 
-def _mark(grid: list[list[str]], run: Run) -> dict[int, list[tuple[int, int, str]]]:
+def _mark(grid: list[list[str]], run: RunEntry) -> dict[int, list[tuple[int, int, str]]]:
     """Put a status mark and the iteration next to each node name.
 
     Return the styled ranges.

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from atomic.chat.prompt_history import PromptHistory, Walk
-from atomic.tui.suggestions import Known, Offer, OfferKind, Suggestion, mention_at, offer
+from atomic.tui.suggestions import KnownNames, Offer, OfferKind, Suggestion, mention_at, offer
 from atomic.tui.widgets.popup import ROWS, Popup
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class Prompt(Vertical):
         self.pastes = Pastes()
         self.sent = history
         self.has_queue = False
-        self._known = Known()
+        self._known = KnownNames()
         self._offer = Offer()
         self._chosen: int = 0
         self._dismissed = False

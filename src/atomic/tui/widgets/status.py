@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from textual.content import Content
 
 from atomic.chat.protocol import RunKind
-from atomic.tui.state.model import Run, RunState, Screen, spent
+from atomic.tui.state.model import RunEntry, RunState, Screen, spent
 from atomic.tui.text import MUTED, clock, content, fit, one_line, spread
 from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 
@@ -79,7 +79,7 @@ def status_line(
     return fit(lefts[-1], width)
 
 
-def foreground(screen: Screen) -> Run | None:
+def foreground(screen: Screen) -> RunEntry | None:
     """Return the run that Esc would stop: the newest turn, or else the newest workflow."""
     active = [run for run in screen.runs.values() if run.is_active]
     return next((run for run in reversed(active) if run.kind is not RunKind.WORKFLOW), active[-1] if active else None)
@@ -118,7 +118,7 @@ def _lefts(
     return [_keys(hints), *(_keys([hint for hint in hints if hint[0] in some]) for some in needed)]
 
 
-def _working(run: Run, now: float, others: int, keys: Content) -> list[Content]:
+def _working(run: RunEntry, now: float, others: int, keys: Content) -> list[Content]:
     if run.kind is RunKind.SHELL:
         word = "running"
     elif run.state is RunState.STARTING:
