@@ -123,7 +123,7 @@ def test_no_agents_sdk_is_imported_before_that_agent_is_used() -> None:
 @pytest.mark.parametrize("flag", ["--version", "--help"])
 def test_what_needs_nothing_imports_nothing(flag: str) -> None:
     code = f"from atomic.cli.main import main; main([{flag!r}])"
-    assert imported_after(code, "asyncio", "msgspec", "argparse", "re", "logging", "typing", "enum") == set()
+    assert imported_after(code, "asyncio", "msgspec", "argparse", "re", "logging", "typing") == set()
 
 
 async def test_help_describes_the_position_of_flags_correctly(user: User) -> None:

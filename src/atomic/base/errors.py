@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from enum import IntEnum
 
 
-class ExitCode:
-    """The exit codes of `atomic`.
-
-    Plain integers, not an `IntEnum`: every start of the program imports this module,
-    and `atomic --version` is too short to pay for importing `enum`.
-    """
+class ExitCode(IntEnum):
+    """The exit codes of `atomic`."""
 
     DONE = 0
     FAILED = 1
