@@ -54,6 +54,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Seven thousand tests stay in memory for good: looking through them for garbage is not in anybody's time."""
+    """Exclude the collected tests, which stay in memory, from every later search for garbage."""
     gc.collect()
     gc.freeze()

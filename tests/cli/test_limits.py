@@ -101,7 +101,8 @@ class Player:
     """A user with a trusted workflow and a recording of agents."""
 
     def __init__(self, user: User) -> None:
-        self.user, self.file = user, user.home / "agents.jsonl"
+        self.user = user
+        self.file = user.home / "agents.jsonl"
         self.id = ""
 
     def records(self, *calls: Any) -> None:

@@ -64,7 +64,7 @@ def user(installed: Path, tmp_path: Path) -> User:
 
 @pytest.fixture(params=NAMES)
 async def stage(request: pytest.FixtureRequest, user: User, tmp_path: Path) -> AsyncGenerator[Stage]:
-    """One agent's own program on PATH, a repository, and a model that plays Ralph's parts."""
+    """Prepare one agent's own program on PATH, a repository, and a model that plays Ralph's parts."""
     name: str = request.param
     (user.bin / name).symlink_to(PROGRAMS[name])
     async with stage_for(tmp_path, name, user=user) as stage:

@@ -147,7 +147,8 @@ TOOL = "workflow = graph(S).tool('t', run=note).compile()\n"
 async def test_an_error_in_create_state_names_file_and_line(user: User, code: str, message: str) -> None:
     workflow(user, "flow", f"{TOOL}{code}\n")
     done = await user.atomic("run", "flow", "--json")
-    last, file = objects(done)[-1], user.home / ".atomic" / "workflows" / "flow.py"
+    last = objects(done)[-1]
+    file = user.home / ".atomic" / "workflows" / "flow.py"
     assert (last["type"], last["reason"], last["message"]) == ("run_ended", "error", message.format(file))
     assert (done.exit_code, session(user)["status"]) == (1, "failed")
 
@@ -415,7 +416,8 @@ workflow = graph(S).loop(body, until=lambda s: len(s.said) > 1).compile()
 """
     workflow(user, "twice", code)
     assert (await user.atomic("run", "twice")).exit_code == 5
-    id, secret = session(user)["id"], "sk-ant-api03-abcdefgh12345678"
+    id = session(user)["id"]
+    secret = "sk-ant-api03-abcdefgh12345678"
     assert (await user.atomic("answer", id, secret)).exit_code == 5
     assert (await user.atomic("resume", id)).exit_code == 5
     assert (await user.atomic("answer", id, "two")).exit_code == 0
@@ -679,7 +681,8 @@ async def test_a_cancelled_run_is_not_resumed(user: User) -> None:
     id = session(user)["id"]
     said = f"Run {id} was cancelled for good (atomic stop --cancel), so it does not continue; start a new run: "
     assert (await user.atomic("stop", "--cancel", id)).exit_code == 0
-    before, record = ledger(user), session(user)
+    before = ledger(user)
+    record = session(user)
     done = await user.atomic("resume", id)
     assert (done.exit_code, done.stderr) == (2, f"atomic: {said}atomic run ask …\n")
     done = await user.atomic("resume", "--json", id)

@@ -63,7 +63,7 @@ last = agent_node("last", "@@two@@ Go on.", session="s")
 
 
 def calls_of(server: ModelServer, word: str) -> list[str]:
-    """What the model was told by each call with that word in its last prompt."""
+    """Return the messages that the model got in each call with that word in its last prompt."""
     return [str(call.body) for call in server.calls if f"@@{word}@@" in str(call.body)]
 
 

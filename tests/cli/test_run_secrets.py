@@ -35,7 +35,7 @@ def word(length: int, letters: str = string.ascii_letters + string.digits) -> st
 
 
 def token(number: int) -> str:
-    """A token as services hand them out."""
+    """Return a token in the form of one of five services."""
     return (
         f"sk-ant-api03-{word(40)}", f"ghp_{word(36)}", f"AKIA{word(16, string.ascii_uppercase + string.digits)}",
         f"xoxb-{word(12, string.digits)}-{word(24)}", f"glpat-{word(20)}",
@@ -48,7 +48,7 @@ def spellings(secret: str) -> list[bytes]:
 
 @pytest.fixture
 def planted(user: User) -> dict[str, list[str]]:
-    """Forty of each kind."""
+    """Generate forty secrets of each kind."""
     environment = [word(24) for _ in range(40)]
     for number, secret in enumerate(environment):
         user.env[f"SERVICE_{number}_{('KEY', 'TOKEN', 'SECRET', 'PASSWORD')[number % 4]}"] = secret

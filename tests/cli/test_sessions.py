@@ -20,7 +20,8 @@ from tests.support.terminal import in_terminal
 from tests.support.timing import judge
 from tests.support.user import ATOMIC, User, complaint
 
-FIRST, SECOND = "0f9b2c1e-1111-4111-8111-111111111111", "0f9b2c1e-2222-4222-8222-222222222222"
+FIRST = "0f9b2c1e-1111-4111-8111-111111111111"
+SECOND = "0f9b2c1e-2222-4222-8222-222222222222"
 FIELDS = {
     "id", "workflow", "workflow_version", "project", "prompt", "status", "reason", "created_at", "updated_at",
     "ended_at", "config", "cost", "questions", "owner", "pr", "atomic_version", "state_version",

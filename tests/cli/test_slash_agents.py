@@ -59,7 +59,8 @@ async def test_several_agents_arrive_with_their_system_prompts(user: User, serve
     agent(user.project / ".atomic", "check-it", "You check things like nobody else.")
     done = await user.atomic("-p", "@plan-it go @@plan@@ @check-it see @@check@@")
     assert done.stdout == "## @plan-it\n\nA plan.\n\n## @check-it\n\nAll well.\n", done.stderr
-    plan, check = call_of(server, "plan"), call_of(server, "check")
+    plan = call_of(server, "plan")
+    check = call_of(server, "check")
     assert "You plan things like nobody else." in plan.system
     assert "You check things like nobody else." in check.system
     assert "sonnet" in plan.model or name == "copilot"  # whose list without a login is the one configured model

@@ -42,7 +42,8 @@ def test_a_workflow_beats_a_skill_and_loses_to_a_built_in() -> None:
 
 
 def test_the_prompt_knows_the_files_that_are_there_now(tmp_path: Path) -> None:
-    project, home = tmp_path / "project", tmp_path / "home"
+    project = tmp_path / "project"
+    home = tmp_path / "home"
     file = write(project / ".atomic" / "workflows" / "one.py", "description = 'One.'\nraise SystemExit\n")
     here = Project(project, home)
     assert here.commands.require("one").description == "One."

@@ -13,8 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from atomic.commands import CommandRegistry, Hint, HintState, builtin_commands, complete, hint_state, short_hint
 from tests.commands.fakes import command
 
-IDLE, SUGGESTIONS = HintState.IDLE, HintState.SHOWING_SUGGESTIONS
-HINT, ARGS = HintState.SHOWING_HINT, HintState.TYPING_ARGS
+IDLE = HintState.IDLE
+SUGGESTIONS = HintState.SHOWING_SUGGESTIONS
+HINT = HintState.SHOWING_HINT
+ARGS = HintState.TYPING_ARGS
 
 REGISTRY = CommandRegistry(
     [
@@ -120,7 +122,8 @@ def test_a_long_hint_is_cut_by_columns(text: str, short: str) -> None:
 
 def columns(text: str) -> int:
     """Count columns as a terminal does, for the letters of this test."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    base = [letter for letter in text if not unicodedata.combining(letter)]
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in base)
 
 
 @given(st.text("ab \u6587\U0001f680\u00e4\u0301"))
@@ -138,11 +141,15 @@ class Prompt(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.text, self.cursor, self.dismissed = "", 0, False
+        self.text = ""
+        self.cursor = 0
+        self.dismissed = False
 
     def edit(self, change: Callable[[str, str], tuple[str, str]]) -> None:
         before, after = change(self.text[: self.cursor], self.text[self.cursor :])
-        self.text, self.cursor, self.dismissed = before + after, len(before), False
+        self.text = before + after
+        self.cursor = len(before)
+        self.dismissed = False
 
     @rule(letter=st.sampled_from("   \n\n/abcdeghilmnoptX:-@"))
     def type(self, letter: str) -> None:
@@ -205,15 +212,18 @@ KNOWN = {word.lower(): one for one in REGISTRY.all() for word in (one.name, *one
 
 def walked(text: str) -> HintState:
     """Return the state after typing these letters in order, by the rows of the table."""
-    state, name = IDLE, ""
+    state = IDLE
+    name = ""
     is_lost = False  # the typed text can no longer become a command
     for letter in text:
         if is_lost:
             continue
         if state is IDLE:  # nothing but blanks so far
-            state, is_lost = (SUGGESTIONS, False) if letter == "/" else (IDLE, not letter.isspace())
+            state = SUGGESTIONS if letter == "/" else IDLE
+            is_lost = letter != "/" and not letter.isspace()
         elif state is SUGGESTIONS and letter == "/":
-            state, is_lost = IDLE, True
+            state = IDLE
+            is_lost = True
         elif state is SUGGESTIONS and not letter.isspace():
             name += letter.lower()
         elif state is SUGGESTIONS:

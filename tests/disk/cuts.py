@@ -220,7 +220,7 @@ def temporary_folder() -> Generator[Path]:
 
 
 def some_places(last: int, number: int, seed: int) -> list[tuple[int, Fate]]:
-    """Spread cuts from the first to the last operation; half of them tear sectors."""
+    """Return cuts from the first to the last operation; half of them tear sectors."""
     choose = Random(seed)
     fates = [Fate.DROPPED, Fate.KEPT, Fate.TORN, Fate.TORN]
     return [(last * index // (number - 1), choose.choice(fates)) for index in range(number)]

@@ -35,7 +35,7 @@ class Ledger:
 
 
 def shorten_intervals() -> ExitStack:
-    """Renew leases and wrap logs often, so that a short run includes both."""
+    """Set short limits, so that a short run renews leases and wraps logs."""
     stack = ExitStack()
     stack.enter_context(patch("atomic.sessions.owner.RENEW_SECONDS", 0.02))
     stack.enter_context(patch("atomic.sessions.journal_database.CHECKPOINT_PAGES", 40))

@@ -140,7 +140,8 @@ async def test_commits_are_those_that_only_the_later_head_has(tmp_path: Path) ->
     one = new_repository(tmp_path / "one")
     store = store_of(one)
     start = await store.take()
-    first, second = commit(one, "Add größe"), commit(one, "Second\n\nbody")
+    first = commit(one, "Add größe")
+    second = commit(one, "Second\n\nbody")
     later = await store.take()
     assert await store.commits(start, later) == [(first, "Add größe"), (second, "Second")]
     assert await store.commits(later, later) == []
@@ -343,7 +344,8 @@ async def test_the_second_snapshot_reads_only_changed_files(tmp_path: Path) -> N
 
 
 async def test_calls_during_a_snapshot_share_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, asked = new_repository(tmp_path / "one"), record_git_calls(monkeypatch)
+    one = new_repository(tmp_path / "one")
+    asked = record_git_calls(monkeypatch)
     store = store_of(one)
     await store.take()
     asked.clear()
@@ -358,7 +360,8 @@ async def test_calls_during_a_snapshot_share_the_next_one(tmp_path: Path, monkey
 
 
 async def test_an_unchanged_folder_needs_one_call_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, asked = new_repository(tmp_path / "one"), record_git_calls(monkeypatch)
+    one = new_repository(tmp_path / "one")
+    asked = record_git_calls(monkeypatch)
     store = store_of(one)
     before = await store.take()
     asked.clear()

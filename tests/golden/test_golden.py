@@ -229,7 +229,9 @@ def test_exit_codes(user: User) -> None:
     workflow(user, "endings", ENDINGS)
     runs = [("run", "endings", "--json", how) for how in (*ENDS, "command resume")]
     results = atomic(user, *runs, *turn_commands(user))
-    ended, owned, turns = results[: len(ENDS)], results[len(ENDS)], results[len(runs) :]
+    ended = results[: len(ENDS)]
+    owned = results[len(ENDS)]
+    turns = results[len(runs) :]
     completed, *others = other_results(user, completed=ended[0].objects[0]["run"])
     ends = [row(how, *status_of(result)) for how, result in zip(ENDS, ended, strict=True)]
     resumes = [

@@ -15,7 +15,7 @@ from tests.old_formats.place import Json, Place
 
 
 def of_a_run(place: Place) -> Json:
-    """A run of Ralph with three commits and a file that was left uncommitted."""
+    """Make a run of Ralph with three commits and a file that was left uncommitted."""
     repository(place)
     left = {"role": "worker", "task": "1", "do": [*SCRIPT[1]["do"], {"write": {"left.txt": "left\n"}}]}
     place.play(left, *SCRIPT)
@@ -31,7 +31,7 @@ def of_a_run(place: Place) -> Json:
 
 
 def of_a_chat(place: Place) -> Json:
-    """A conversation with a tool call, outside of git."""
+    """Make a conversation with a tool call, outside of git."""
     started = {"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "Look", "kind": "read", "status": "pending"}
     ended = {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed"}
     place.play(
@@ -44,12 +44,13 @@ def of_a_chat(place: Place) -> Json:
     talk(place, "acp:player", "hello", "look at it", words=("--record", "../run.jsonl"))
     (place.project / "seen.txt").unlink()
     again = ["-p", "look at it", "--agent", f"replay:{place.root}/run.jsonl"]
-    texts, files = ["Good morning.", "Yes."], {"seen.txt": "x\n"}
+    texts = ["Good morning.", "Yes."]
+    files = {"seen.txt": "x\n"}
     return {"calls": 2, "texts": texts, "files": files, "head": "", "words": again, "exit_code": 0, "said": ["Yes."]}
 
 
 def cut_off(place: Place) -> Json:
-    """A recording whose last line was not written to its end: the calls before it are played."""
+    """Make a recording whose last line was not written to its end: the calls before it are played."""
     place.play({"match": "", "do": [{"say": "Good morning."}]})
     for _ in range(2):
         done = place.atomic("-p", "hello", "--record", "../run.jsonl")

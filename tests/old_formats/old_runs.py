@@ -38,7 +38,7 @@ ALL_PARTS = {**PARTS, "index.txt": "an index\n"}
 
 
 def committing(role: str, name: str, text: str, **facts: str) -> Json:
-    """An agent that writes a file and commits it."""
+    """Return an agent that writes a file and commits it."""
     commit = f"git add -- {name}; git diff --cached --quiet || git commit -q -m 'Write {name}'"
     return {"role": role, **facts, "do": [{"write": {name: text}}, {"sh": commit}, {"say": f"{name} is written."}]}
 
@@ -112,7 +112,7 @@ def recorded(place: Place, id: str) -> set[str]:
 
 
 def expected(id: str, status: str, *words: str, **more: Any) -> Json:
-    """What a resume must come to; by default the run completes without a call of an agent."""
+    """Return the expected result of a resume; by default the run completes without a call of an agent."""
     words = words or ("resume",)
     usual: Json = {"before": {}, "exit_code": 0, "end": ["completed", "done"], "calls": [], "ledger": [], "files": {}}
     return {"id": id, "status": status, "words": [words[0], id, *words[1:]], **usual, **more}
@@ -123,12 +123,12 @@ def ralph(*flags: str) -> tuple[str, ...]:
 
 
 def held(at: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """The usual script, but the agents of one role (and task) hold."""
+    """Return the usual script, but the agents of one role (and task) hold."""
     return ({**{key: at[key] for key in ("role", "task", "unless") if key in at}, "do": [HOLD]}, *SCRIPT)
 
 
 def completed(place: Place) -> Json:
-    """Ralph with a plan, two tasks, a review that asks for a fix, and a second review that approves."""
+    """Make a run of Ralph with a plan, two tasks, a review that asks for a fix, and a second review that approves."""
     repository(place)
     place.play(*SCRIPT)
     id = finished(place, *ralph("--verify", "! grep -q BROKEN *.txt"), exit_code=0)
@@ -136,7 +136,7 @@ def completed(place: Place) -> Json:
 
 
 def failed_no_plan(place: Place) -> Json:
-    """Ralph whose planner could not be understood twice; a resume asks the planner once more."""
+    """Make a run of Ralph whose planner could not be understood twice; a resume asks the planner once more."""
     repository(place)
     place.play({"role": "planner", "do": [{"say": "I have no plan."}]})
     id = finished(place, *ralph(), exit_code=1)
@@ -146,7 +146,7 @@ def failed_no_plan(place: Place) -> Json:
 
 
 def blocked_check_red(place: Place) -> Json:
-    """Ralph with a check that was red before the run; a resume runs it again."""
+    """Make a run of Ralph with a check that was red before the run; a resume runs it again."""
     repository(place)
     place.play(*SCRIPT)
     (place.root / "check.sh").write_text("exit 1\n")
@@ -156,7 +156,7 @@ def blocked_check_red(place: Place) -> Json:
 
 
 def blocked_stuck(place: Place) -> Json:
-    """Ralph whose second worker changed nothing three times; a resume gives the task more attempts."""
+    """Make a run of Ralph whose second worker changed nothing three times; a resume gives the task more attempts."""
     repository(place)
     place.play({"role": "worker", "task": "2", "do": [{"say": "All is done."}]}, *SCRIPT)
     id = finished(place, *ralph(), exit_code=5)
@@ -166,7 +166,7 @@ def blocked_stuck(place: Place) -> Json:
 
 
 def stopped_by_ctrl_c(place: Place) -> Json:
-    """Ralph, stopped by Ctrl+C in the turn of the second worker."""
+    """Make a run of Ralph, stopped by Ctrl+C in the turn of the second worker."""
     repository(place)
     place.play(*held({"role": "worker", "task": "2"}))
     id = struck(place, *ralph(), number=signal.SIGINT)
@@ -176,7 +176,7 @@ def stopped_by_ctrl_c(place: Place) -> Json:
 
 
 def capped_iterations(place: Place) -> Json:
-    """Ralph with one turn of a worker allowed; a resume allows more."""
+    """Make a run of Ralph with one turn of a worker allowed; a resume allows more."""
     repository(place)
     place.play(*SCRIPT)
     id = finished(place, *ralph("--max-iterations", "1"), exit_code=6)
@@ -185,7 +185,7 @@ def capped_iterations(place: Place) -> Json:
 
 
 def cancelled(place: Place) -> Json:
-    """Ralph, cancelled while a worker was at work: it cannot be resumed."""
+    """Make a run of Ralph, cancelled while a worker was working: it cannot be resumed."""
     repository(place)
     place.play(*held({"role": "worker", "task": "1"}))
     process = place.start(*ralph())
@@ -199,7 +199,7 @@ def cancelled(place: Place) -> Json:
 
 
 def yolo(place: Place) -> Json:
-    """Ralph with --yolo, killed in its first turn; the next one keeps the promise."""
+    """Make a run of Ralph with --yolo, killed in its first turn; the next one keeps the promise."""
     repository(place)
     place.play({"role": "worker", "do": [HOLD]})
     id = struck(place, *ralph("--yolo"))
@@ -209,7 +209,7 @@ def yolo(place: Place) -> Json:
 
 
 def salvage_left(place: Place) -> Json:
-    """Ralph whose worker wrecked files of the user; `atomic salvage` puts them back."""
+    """Make a run of Ralph whose worker wrecked files of the user; `atomic salvage` puts them back."""
     repository(place)
     (place.project / "draft.md").write_text("my draft\n")
     (place.project / "link").symlink_to("draft.md")
@@ -221,7 +221,7 @@ def salvage_left(place: Place) -> Json:
 
 
 def tasks_from_a_file(place: Place) -> Json:
-    """Ralph with a list of tasks of the user, two workers, killed while both were at work."""
+    """Make a run of Ralph with a list of tasks of the user, two workers, killed while both were working."""
     repository(place)
     tasks = [{"id": "1", "title": "Write part one"}, {"id": "2", "title": "Write part two"}]
     (place.root / "tasks.json").write_text(json.dumps(tasks))
@@ -236,7 +236,7 @@ def tasks_from_a_file(place: Place) -> Json:
 
 
 def killed_plan(place: Place) -> Json:
-    """Ralph, killed while the planner was at work."""
+    """Make a run of Ralph, killed while the planner was working."""
     repository(place)
     place.play(*held({"role": "planner"}))
     id = struck(place, *ralph())
@@ -246,7 +246,7 @@ def killed_plan(place: Place) -> Json:
 
 
 def killed_work(place: Place) -> Json:
-    """Ralph, killed while the second worker was at work."""
+    """Make a run of Ralph, killed while the second worker was working."""
     repository(place)
     place.play(*held({"role": "worker", "task": "2"}))
     id = struck(place, *ralph())
@@ -256,7 +256,7 @@ def killed_work(place: Place) -> Json:
 
 
 def killed_check(place: Place) -> Json:
-    """Ralph, killed while the check of the first task ran."""
+    """Make a run of Ralph, killed while the check of the first task ran."""
     repository(place)
     place.play(*SCRIPT)
     (place.root / "check.sh").write_text("test -f part1.txt || exit 0\ntouch ../held\nexec sleep 600\n")
@@ -266,7 +266,7 @@ def killed_check(place: Place) -> Json:
 
 
 def killed_review(place: Place) -> Json:
-    """Ralph, killed while the reviewer was at work."""
+    """Make a run of Ralph, killed while the reviewer was working."""
     repository(place)
     place.play(*held({"role": "reviewer"}))
     id = struck(place, *ralph())
@@ -275,7 +275,7 @@ def killed_review(place: Place) -> Json:
 
 
 def killed_fix(place: Place) -> Json:
-    """Ralph, killed while the fixer was at work."""
+    """Make a run of Ralph, killed while the fixer was working."""
     repository(place)
     place.play(*held({"role": "fixer"}))
     id = struck(place, *ralph())
@@ -284,12 +284,12 @@ def killed_fix(place: Place) -> Json:
 
 
 def killed_after_work(place: Place) -> Json:
-    """Ralph, killed after the second worker had answered and before its step was recorded: it is not asked again."""
+    """Make a run of Ralph, killed after the second worker had answered and before its step was recorded."""
     return killed_after(place, {"role": "worker", "task": "2"}, ["reviewer 1", "fixer fix-1-1 1", "reviewer 1"])
 
 
 def killed_after_review(place: Place) -> Json:
-    """Ralph, killed after the reviewer had answered and before its step was recorded: it is not asked again."""
+    """Make a run of Ralph, killed after the reviewer had answered and before its step was recorded."""
     return killed_after(place, {"role": "reviewer"}, ["fixer fix-1-1 1", "reviewer 1"])
 
 
@@ -363,7 +363,7 @@ def recording(place: Place, *calls: Mapping[str, Any], name: str = "agents") -> 
 
 
 def failed(place: Place) -> Json:
-    """A workflow whose second node failed, with a retry; a resume tries it again."""
+    """Make a workflow whose second node failed, with a retry; a resume tries it again."""
     workflow(
         place,
         "fragile",
@@ -385,7 +385,7 @@ workflow = (graph(S).node("first", first).node("second", second, retry=Retry(0.0
 
 
 def question(place: Place) -> Json:
-    """A workflow that waits for an answer."""
+    """Make a workflow that waits for an answer."""
     workflow(
         place,
         "ask",
@@ -403,7 +403,7 @@ workflow = (graph(S).node("first", turn)
 
 
 def two_questions(place: Place) -> Json:
-    """A workflow with two open questions, of which one is answered; the other one is answered by its id."""
+    """Make a workflow with two open questions, of which one is answered; the other one is answered by its id."""
     workflow(
         place,
         "ask",
@@ -424,7 +424,7 @@ workflow = graph(S).node("both", both).compile()
 
 
 def capped_cost(place: Place) -> Json:
-    """A workflow that reached --max-cost after one turn; a resume with a higher cap continues it."""
+    """Make a workflow that reached --max-cost after one turn; a resume with a higher cap continues it."""
     workflow(
         place,
         "costly",
@@ -445,7 +445,7 @@ def costly_call(task: str) -> Json:
 
 
 def usage_limit(place: Place) -> Json:
-    """A workflow whose agent had reached its usage limit, with --on-limit stop; a resume takes another agent."""
+    """Make a workflow whose agent had reached its usage limit, with --on-limit stop; a resume takes another agent."""
     workflow(
         place,
         "limited",
@@ -466,7 +466,7 @@ def usage_limit(place: Place) -> Json:
 
 
 def parked(place: Place) -> Json:
-    """A workflow that waits for the reset of a usage limit, killed meanwhile; the reset has passed."""
+    """Make a workflow that waits for the reset of a usage limit, killed meanwhile; the reset has passed."""
     workflow(
         place,
         "limited",
@@ -491,7 +491,7 @@ def parked(place: Place) -> Json:
 
 
 def named_session(place: Place) -> Json:
-    """A workflow whose two nodes share a session of the agent by name, killed in the second one."""
+    """Make a workflow whose two nodes share a session of the agent by name, killed in the second one."""
     workflow(
         place,
         "shared",
@@ -511,7 +511,7 @@ workflow = graph(S).node("first", ask).node("second", ask).node("told", told).co
 
 
 def killed_map(place: Place) -> Json:
-    """A workflow, killed in the third of four items of a map; the first two are recorded."""
+    """Make a workflow, killed in the third of four items of a map; the first two are recorded."""
     workflow(
         place,
         "spread",
@@ -527,7 +527,7 @@ workflow = (graph(S).map("all", over=lambda s: ["a", "b", "c", "d"], node=node("
 
 
 def killed_parallel(place: Place) -> Json:
-    """A workflow, killed inside a branch of a parallel; the other branch has ended."""
+    """Make a workflow, killed inside a branch of a parallel; the other branch has ended."""
     workflow(
         place,
         "wide",
@@ -545,7 +545,7 @@ workflow = graph(S).parallel(branches).node("told", told).compile()
 
 
 def killed_subgraph(place: Place) -> Json:
-    """A workflow, killed in the second node of a sub-graph inside a loop, in the second round."""
+    """Make a workflow, killed in the second node of a sub-graph inside a loop, in the second round."""
     workflow(
         place,
         "nested",
@@ -576,7 +576,7 @@ workflow = graph(Outer).loop(body, until=lambda s: s.rounds >= 3).node("told", t
 
 
 def sub_agents(place: Place) -> Json:
-    """A workflow with three sub-agents at once, killed when two of them were through."""
+    """Make a workflow with three sub-agents at once, killed when two of them were through."""
     workflow(
         place,
         "three",
@@ -621,7 +621,7 @@ def until_through(place: Place, count: int) -> None:
 
 
 def trusted_project(place: Place) -> Json:
-    """A workflow of the project, which the user has trusted; it waits for an answer."""
+    """Make a workflow of the project, which the user has trusted; it waits for an answer."""
     repository(place)
     code = """
 async def last(ctx):
@@ -637,7 +637,7 @@ workflow = graph(S).ask_user("colour", "Which colour?", options=["red", "blue"])
 
 
 def task_loop(place: Place) -> Json:
-    """A workflow with a task loop over tasks.json, killed in the second of three tasks."""
+    """Make a workflow with a task loop over tasks.json, killed in the second of three tasks."""
     tasks = [{"id": id, "title": f"task {id}"} for id in ("a", "b", "c")]
     (place.root / "tasks.json").write_text(json.dumps({"tasks": tasks}))
     workflow(
@@ -660,7 +660,7 @@ workflow = graph(S).then(loop).node("told", told).compile()
 
 
 def changed_workflow(place: Place) -> Json:
-    """A run whose workflow has a newer state and a renamed node since; it waits for an answer."""
+    """Make a run whose workflow has a newer state and a renamed node since; it waits for an answer."""
     code = """
 state_version = 1
 
@@ -690,7 +690,7 @@ def sdk(place: Place, code: str) -> None:
 
 
 def sdk_journal(place: Place) -> Json:
-    """A `SqliteJournal` alone: a run that waits, one that is done, a fork, and one that was killed."""
+    """Make a `SqliteJournal` alone: a run that waits, one that is done, a fork, and one that was killed."""
     sdk(place, SDK)
     process = place.start_python("flow.py", "kill")
     place.until("held")
@@ -702,7 +702,7 @@ def sdk_journal(place: Place) -> Json:
 
 
 def sdk_snapshot(place: Place) -> Json:
-    """A `SqliteJournal` with a megabyte of rows, so that it has a snapshot; the run waits."""
+    """Make a `SqliteJournal` with a megabyte of rows, so that it has a snapshot; the run waits."""
     sdk(place, SNAPSHOT)
     return {"sdk": True, "runs": {"big": "paused"}, "before": {}, "ledger": ["300000 yes"], "printed": ["5"]}
 
@@ -785,22 +785,22 @@ asyncio.run(main(sys.argv[1]))
 
 
 def older_question(place: Place) -> Json:
-    """A workflow that waits for an answer, of a version whose journals had no facts of a run."""
+    """Make a workflow that waits for an answer, of a version whose journals had no facts of a run."""
     return question(place)
 
 
 def older_killed_map(place: Place) -> Json:
-    """A workflow that was killed in a map, of a version whose journals had no facts of a run."""
+    """Make a workflow that was killed in a map, of a version whose journals had no facts of a run."""
     return killed_map(place)
 
 
 def older_killed_work(place: Place) -> Json:
-    """Ralph, killed while a worker was at work, of a version whose journals did not say how a run was started."""
+    """Make a run of Ralph, killed in the turn of a worker, of a version whose journals have no start of a run."""
     return killed_work(place)
 
 
 def older_completed(place: Place) -> Json:
-    """Ralph from plan to the second review, of a version whose journals had no facts of a run."""
+    """Make a run of Ralph from plan to the second review, of a version whose journals had no facts of a run."""
     return completed(place)
 
 

@@ -219,7 +219,8 @@ def _move_journal(path: Path, old: str, new: str) -> None:
 
 def _move_rows(connection: sqlite3.Connection, number: int, id: str, change: tuple[str, str]) -> None:
     crc = crc32(id.encode())
-    first, last = number << _RUN_BITS, (number + 1) << _RUN_BITS
+    first = number << _RUN_BITS
+    last = (number + 1) << _RUN_BITS
     rows = "SELECT key, kind, step, body FROM rows WHERE key >= ? AND key < ? ORDER BY key"
     crcs: list[int] = []
     for key, kind, step, body in connection.execute(rows, (first, last)).fetchall():
@@ -260,18 +261,20 @@ def _moved_value(value: object, change: tuple[str, str]) -> object:
 
 
 def expectations(kind: str) -> dict[str, Json]:
-    """What is expected of each fixture of a kind, by its name."""
+    """Return the expectations of each fixture of a kind, by its name."""
     return {path.stem: json.loads(path.read_text()) for path in sorted((HERE / kind).glob("*.json"))}
 
 
 def missing(expected: Any, found: Any, where: str = "") -> list[str]:
     """List what an old answer had and a new one has not. A newer version may add fields, and nothing else."""
     if isinstance(expected, dict) and isinstance(found, dict):
-        old, new = cast("Json", expected), cast("Json", found)
+        old = cast("Json", expected)
+        new = cast("Json", found)
         gone = [f"{where}.{key}: gone" for key in old if key not in new]
         return gone + [line for key in old if key in new for line in missing(old[key], new[key], f"{where}.{key}")]
     if isinstance(expected, list) and isinstance(found, list):
-        before, now = cast("Sequence[Any]", expected), cast("Sequence[Any]", found)
+        before = cast("Sequence[Any]", expected)
+        now = cast("Sequence[Any]", found)
         if len(before) == len(now):
             pairs = enumerate(zip(before, now, strict=True))
             return [line for at, pair in pairs for line in missing(*pair, f"{where}[{at}]")]

@@ -24,7 +24,8 @@ def check_project(place: Place, expected: Json) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_an_old_recording_is_played(tmp_path: Path, name: str) -> None:
-    expected, place = ALL[name], place_of(name, tmp_path)
+    expected = ALL[name]
+    place = place_of(name, tmp_path)
     done = place.atomic("replay", "../run.jsonl", "--json", "--speed", "max")
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -38,7 +39,8 @@ def test_an_old_recording_is_played(tmp_path: Path, name: str) -> None:
     "name", [pytest.param(name, marks=[pytest.mark.ci] if name == "of-a-run" else []) for name in ALL]
 )
 def test_an_old_recording_takes_the_place_of_an_agent(tmp_path: Path, name: str) -> None:
-    expected, place = ALL[name], place_of(name, tmp_path)
+    expected = ALL[name]
+    place = place_of(name, tmp_path)
     words = [word.replace(str(MADE_BELOW / name), str(place.root)) for word in expected["words"]]
     done = place.atomic(*words)
     assert done.returncode == expected["exit_code"], (done.stdout, done.stderr)

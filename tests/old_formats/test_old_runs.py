@@ -55,7 +55,8 @@ def test_all_are_listed_together(tmp_path: Path) -> None:
 
 @old(SESSIONS)
 def test_an_old_run_is_shown_as_before(tmp_path: Path, name: str) -> None:
-    expected, place = SESSIONS[name], place_of(name, tmp_path)
+    expected = SESSIONS[name]
+    place = place_of(name, tmp_path)
     before = json.loads((place.root / "shown.json").read_text())
     shown = place.atomic("sessions", "show", expected["id"], "--json")
     assert missing(before, json.loads(shown.stdout)) == []
@@ -80,7 +81,8 @@ def test_an_old_run_continues(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ALONE)
 def test_an_old_run_continues_from_its_journal_alone(tmp_path: Path, name: str) -> None:
     """All other files of a session are copies for people: a resume writes them again."""
-    expected, place = SESSIONS[name], place_of(name, tmp_path)
+    expected = SESSIONS[name]
+    place = place_of(name, tmp_path)
     folder = place.session(expected["id"])
     before = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.json")}
     record = place.record(expected["id"])
@@ -108,7 +110,8 @@ def test_an_old_run_continues_from_its_journal_alone(tmp_path: Path, name: str) 
 
 @pytest.mark.ci
 def test_an_old_run_knows_the_branch_that_it_worked_on(tmp_path: Path) -> None:
-    expected, place = SESSIONS["stopped-by-ctrl-c"], place_of("stopped-by-ctrl-c", tmp_path)
+    expected = SESSIONS["stopped-by-ctrl-c"]
+    place = place_of("stopped-by-ctrl-c", tmp_path)
     calls = len(place.calls)
     place.git("switch", "-q", "-c", "another")
     done = place.atomic("resume", expected["id"])
@@ -119,7 +122,8 @@ def test_an_old_run_knows_the_branch_that_it_worked_on(tmp_path: Path) -> None:
 def check_continues(expected: Json, place: Place) -> None:
     for file, text in expected["before"].items():
         (place.root / file).write_text(text)
-    calls, ledger = place.calls, place.ledger
+    calls = place.calls
+    ledger = place.ledger
     may_tell_events = expected["words"][0] in ("resume", "answer")
     done = place.atomic(*expected["words"], *(("--json",) if may_tell_events else ()))
     assert done.returncode == expected["exit_code"], (done.stdout[-2000:], done.stderr)
@@ -154,7 +158,8 @@ def check_facts(expected: Json, place: Place) -> None:
 
 @old([name for name in ALL if name not in SESSIONS])
 def test_an_old_journal_continues_without_a_session(tmp_path: Path, name: str) -> None:
-    expected, place = ALL[name], place_of(name, tmp_path)
+    expected = ALL[name]
+    place = place_of(name, tmp_path)
     for file, text in expected["before"].items():
         (place.root / file).write_text(text)
     ledger = place.ledger

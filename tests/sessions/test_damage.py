@@ -181,7 +181,9 @@ def check_mutant(folder: Path, mutant: Mutant) -> str:
         for name, length in lengths.items():
             if length:
                 assert journal.history(name).rows[-1:] == [extra_row(length)]
-    return "cut" if is_shorter else "recovered" if kept else "whole"
+    if is_shorter:
+        return "cut"
+    return "recovered" if kept else "whole"
 
 
 def check_copies(copies: list[Path], mutant: Mutant) -> None:

@@ -56,7 +56,9 @@ class Journals(RuleBasedStateMachine):
     def create(self, name: str) -> None:
         logs = self.both(lambda journal, _: journal.create(name, start_row(name)))
         if not isinstance(logs[0], type):
-            self.logs[name], self.rows[name], self.steps[name] = logs, 1, 0
+            self.logs[name] = logs
+            self.rows[name] = 1
+            self.steps[name] = 0
         else:
             assert logs[0] is logs[1]
 

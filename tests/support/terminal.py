@@ -21,7 +21,8 @@ class Terminal:
 
     def __init__(self, keyboard: int, process: subprocess.Popen[bytes]) -> None:
         self.screen = ""
-        self._keyboard, self._process = keyboard, process
+        self._keyboard = keyboard
+        self._process = process
         self._news = asyncio.Event()
 
     def type(self, text: str) -> None:

@@ -25,7 +25,9 @@ class User:
     program = ATOMIC
 
     def __init__(self, folder: Path) -> None:
-        self.home, self.project, self.bin = folder / "home", folder / "project", folder / "bin"
+        self.home = folder / "home"
+        self.project = folder / "project"
+        self.bin = folder / "bin"
         for made in (self.home, self.project, self.bin):
             made.mkdir()
         self.env: dict[str, str] = {"HOME": str(self.home), "PATH": f"{self.bin}:/usr/bin:/bin", "LANG": "C.UTF-8"}

@@ -104,7 +104,9 @@ def _capability_row(word: str, capabilities: Mapping[str, Capabilities]) -> list
 
 
 def _capability(value: object) -> str:
-    return value if isinstance(value, str) else PASSED if value else NOT_OFFERED
+    if isinstance(value, str):
+        return value
+    return PASSED if value else NOT_OFFERED
 
 
 def _result(results: Mapping[tuple[str, str], str], agent: str, case: Case, can: Capabilities) -> str:

@@ -72,13 +72,17 @@ def _kind(letter: str) -> str:
 
     Each kind is drawn separately, because fonts differ in the width of wide characters.
     """
-    return " " if letter == " " else "wide" if not letter or cell_len(letter) > 1 else "narrow"
+    if letter == " ":
+        return " "
+    return "wide" if not letter or cell_len(letter) > 1 else "narrow"
 
 
 def _text(word: Sequence[tuple[int, str, Look]], y: int, foreground: str, look: Look) -> str:
     weight = ' font-weight="bold"' if "bold" in look.signs else ""
     slant = ' font-style="italic"' if "italic" in look.signs else ""
-    line = "underline" if "underline" in look.signs else "line-through" if "strike" in look.signs else ""
+    line = "line-through" if "strike" in look.signs else ""
+    if "underline" in look.signs:
+        line = "underline"
     under = f' text-decoration="{line}"' if line else ""
     x = word[0][0] * _CELL
     wide = len(word) * _CELL

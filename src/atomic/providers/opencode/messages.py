@@ -94,7 +94,7 @@ class ToolState(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A part of a message: text, reasoning, tool, step-finish, …"""
+    """A part of a message, such as a text, reasoning, a tool call or the end of a step."""
 
     id: str
     message: str = msgspec.field(name="messageID")
