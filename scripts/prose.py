@@ -222,7 +222,7 @@ class Room:
         return 1000 * self.markers / self.words if self.words else 0.0
 
     def add(self, passage: Passage) -> None:
-        """Count the words and markers of a passage."""
+        """Count words and markers of a passage."""
         prose = without_code(passage.text)
         found = list(MARKER.finditer(prose))
         self.words += len(WORD.findall(prose))

@@ -105,7 +105,7 @@ FOUND = {
     ],
     "summary": "The rules, the patterns and the command do what they should. One row of odd boards is lost.",
 }
-APPROVED = {
+APPROVED: dict[str, Any] = {
     "verdict": "approve",
     "findings": [],
     "summary": "The last row is drawn, a test with an odd height proves it, and nothing else has changed.",
@@ -257,7 +257,7 @@ async def record(kept: Path) -> None:
     definition = next(one for one in builtin_workflows() if one.demo is not None)
     demo = definition.demo
     assert demo is not None
-    assert python_name() == "python3", "the recorded commands say python3"
+    assert python_name() == "python3", "the recorded commands use python3"
     with tempfile.TemporaryDirectory(prefix="record-demo-") as temporary:
         folder = Path(temporary).resolve()  # noqa: ASYNC240
         file = folder / kept.name
@@ -324,7 +324,7 @@ def _names(calls: list[dict[str, Any]], project: Path, folder: Path) -> dict[str
 
 def _without_long_pauses(events: list[Any]) -> list[Any]:
     """Shorten the long pauses at the start of a program; keep the order and the rhythm."""
-    played = []
+    played: list[Any] = []
     last = 0.0
     now = 0.0
     for seconds, event in events:

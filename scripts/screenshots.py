@@ -17,7 +17,11 @@ from tests.tui.snapshots.images import svg_of  # noqa: E402  # found from anywhe
 from tests.tui.snapshots.states import STATES  # noqa: E402
 
 SCREENSHOTS = {
-    "everything": ("120x40", "dark", "A workflow, its agents and tasks, three questions, and a conversation beside it"),
+    "everything": (
+        "120x40",
+        "dark",
+        "A workflow, its agents and tasks, three questions, and a conversation next to it",
+    ),
     "answer": ("120x40", "light", "An answer with a table and code"),
     "idle": ("80x24", "dark", "Before the first word"),
     "question": ("80x24", "dark", "An agent asks"),

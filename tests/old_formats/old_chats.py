@@ -45,7 +45,7 @@ def recorded(place: Place, *calls: Mapping[str, Any]) -> str:
 
 
 def talk(place: Place, agent: str, *lines: str, words: tuple[str, ...] = ()) -> str:
-    """Type these lines, then leave; return all that was printed."""
+    """Send these lines, then leave; return the whole output."""
     typed = "".join(f"{line}\n" for line in lines)
     done = place.atomic("chat", "--plain", "--agent", agent, *words, input=typed)
     assert done.returncode == 0, (done.stdout, done.stderr)
@@ -54,7 +54,7 @@ def talk(place: Place, agent: str, *lines: str, words: tuple[str, ...] = ()) -> 
 
 
 def expected(place: Place, *messages: str, answer: str = NOW, calls: tuple[str, ...] = ()) -> Json:
-    """What is expected of the oldest conversation."""
+    """Return the expectations of the oldest conversation."""
     folders = (place.atomic_home / "sessions").iterdir()
     records = sorted((place.record(folder.name) for folder in folders), key=lambda record: record["created_at"])
     sessions = {record["id"]: record["status"] for record in records}
@@ -63,7 +63,7 @@ def expected(place: Place, *messages: str, answer: str = NOW, calls: tuple[str, 
 
 
 def held(place: Place, *lines: str) -> subprocess.Popen[str]:
-    """Type these lines, and wait until the agent holds."""
+    """Send these lines, and wait until the agent holds."""
     process = place.start("chat", "--plain", "--agent", "acp:player", stdin=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write("".join(f"{line}\n" for line in lines))
@@ -94,13 +94,13 @@ PLAYER: tuple[Json, ...] = ({"match": NEXT, "do": [{"say": NOW}]}, {"match": "he
 
 
 def one_exchange(place: Place) -> Json:
-    """One prompt and its answer."""
+    """Make one prompt and its answer."""
     talk(place, recorded(place, saying("hello", "Good morning.")), "hello")
     return expected(place, "you: hello", "Good morning.")
 
 
 def tool_calls(place: Place) -> Json:
-    """Tools that were called: one with output, one that failed."""
+    """Make tools that were called: one with output, one that failed."""
     agent = recorded(
         place,
         call(
@@ -121,7 +121,7 @@ def tool_calls(place: Place) -> Json:
 
 
 def thoughts_and_plans(place: Place) -> Json:
-    """What an agent thought, planned and loaded, what it cost, and a notice."""
+    """Make a turn with thoughts, a plan, a loaded skill, a cost and a notice."""
     agent = recorded(
         place,
         call(
@@ -140,7 +140,7 @@ def thoughts_and_plans(place: Place) -> Json:
 
 
 def question_answered(place: Place) -> Json:
-    """A question of the agent, answered with a number."""
+    """Make a question of the agent, answered with a number."""
     options = [{"label": "Tabs", "description": "wide"}, {"label": "Blanks", "description": "narrow"}]
     asked = {"type": "question_asked", "questions": [{"text": "Tabs or blanks?", "options": options}]}
     agent = recorded(place, call("format", asked, text("As you wish."), turn_ended("As you wish.")))
@@ -149,7 +149,7 @@ def question_answered(place: Place) -> Json:
 
 
 def several_questions(place: Place) -> Json:
-    """Two questions at once, one of them with several answers and a default."""
+    """Make two questions at once, one of them with several answers and a default."""
     questions = [
         {"text": "Which parts?", "multi_select": True, "options": [{"label": "a"}, {"label": "b"}, {"label": "c"}]},
         {"text": "Your name?", "header": "Name", "default": "Bob"},
@@ -161,7 +161,7 @@ def several_questions(place: Place) -> Json:
 
 
 def sub_agents_in_a_turn(place: Place) -> Json:
-    """An agent with two sub-agents, one of which failed; their tools and words are their own."""
+    """Make an agent with two sub-agents, one of which failed; their tools and words are their own."""
     agent = recorded(
         place,
         call(
@@ -183,7 +183,7 @@ def sub_agents_in_a_turn(place: Place) -> Json:
 
 
 def sub_agents_asked(place: Place) -> Json:
-    """Two sub-agents of the project, asked at once with @name."""
+    """Make two sub-agents of the project, asked at once with @name."""
     for name in ("thinker", "checker"):
         path = place.project / ".atomic" / "agents" / f"{name}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +194,7 @@ def sub_agents_asked(place: Place) -> Json:
 
 
 def compacted(place: Place) -> Json:
-    """A context that was summarised in the middle of a turn."""
+    """Make a context that was summarised in the middle of a turn."""
     event = {"type": "compacted", "before": 190_000, "after": 12_000}
     agent = recorded(place, saying("begin", "Begun."), call("go on", event, text("Done."), turn_ended("Done.")))
     talk(place, agent, "begin", "go on")
@@ -202,7 +202,7 @@ def compacted(place: Place) -> Json:
 
 
 def turn_failed(place: Place) -> Json:
-    """A turn that failed, and one that was refused."""
+    """Make a turn that failed, and one that was refused."""
     agent = recorded(
         place,
         call("break", text("I try."), turn_ended(reason="error", error="the model is gone")),
@@ -215,7 +215,7 @@ def turn_failed(place: Place) -> Json:
 
 
 def limit_reached(place: Place) -> Json:
-    """A turn that a usage limit has ended."""
+    """Make a turn that a usage limit has ended."""
     limit = {"type": "limit_reached", "reset_at": "2026-11-18T00:00:00Z", "message": "You have used it all."}
     agent = recorded(place, call("more", limit, turn_ended(reason="limit", error="You have used it all.")))
     talk(place, agent, "more of it")
@@ -223,7 +223,7 @@ def limit_reached(place: Place) -> Json:
 
 
 def long_one(place: Place) -> Json:
-    """A hundred and sixty exchanges: more news than go together in one piece."""
+    """Make a hundred and sixty exchanges: more events than fit in one message."""
     numbers = range(160)
     agent = recorded(place, *(saying(f"number {n} please", f"This is {n}.") for n in numbers))
     talk(place, agent, *(f"number {n} please" for n in numbers))
@@ -231,7 +231,7 @@ def long_one(place: Place) -> Json:
 
 
 def many_scripts(place: Place) -> Json:
-    """A prompt of several lines, other scripts, a table and a code block with blank lines."""
+    """Make a prompt of several lines, other scripts, a table and a code block with blank lines."""
     answer = "# Titel ✓\n\n| a | b |\n|---|---|\n| 日本 | 🦀 |\n\n```py\nx = 1\n\ny = 2\n```\n\nGrüße!"
     pieces = [text(answer[at : at + 7]) for at in range(0, len(answer), 7)]
     agent = recorded(place, call("erzähle", *pieces, turn_ended(answer)))
@@ -240,7 +240,7 @@ def many_scripts(place: Place) -> Json:
 
 
 def secret_hidden(place: Place) -> Json:
-    """A secret of the environment in a prompt and in an answer: neither is kept."""
+    """Make a secret of the environment in a prompt and in an answer: neither is kept."""
     place.env["MY_API_TOKEN"] = "sk-very-secret-token-4711"
     agent = recorded(place, call("tell", text("It is sk-very-sec"), text("ret-token-4711."), turn_ended("It is.")))
     talk(place, agent, "tell me of sk-very-secret-token-4711")
@@ -248,14 +248,14 @@ def secret_hidden(place: Place) -> Json:
 
 
 def shell_lines(place: Place) -> Json:
-    """Command lines of the user between two prompts."""
+    """Make command lines of the user between two prompts."""
     agent = recorded(place, saying("begin", "Begun."), saying("what did it say", "It said two."))
     talk(place, agent, "begin", "!printf 'one\\ntwo\\n'", "!exit 3", "what did it say")
     return expected(place, "you: begin", "one\ntwo", "you: what did it say", "It said two.")
 
 
 def skill_called(place: Place) -> Json:
-    """A skill of the project, called as a slash command with arguments."""
+    """Make a skill of the project, called as a slash command with arguments."""
     path = place.project / ".atomic" / "skills" / "greet" / "SKILL.md"
     path.parent.mkdir(parents=True)
     path.write_text("---\nname: greet\ndescription: Greets.\n---\nGreet $ARGUMENTS warmly.\n")
@@ -265,14 +265,14 @@ def skill_called(place: Place) -> Json:
 
 
 def another_model(place: Place) -> Json:
-    """The model was given at the start and changed with /model."""
+    """Make a conversation whose model was given at the start and changed with /model."""
     agent = recorded(place, saying("begin", "Begun.", model="m1"), saying("go on", "Done.", model="m2"))
     talk(place, agent, "begin", "/model m2", "go on", words=("--model", "m1"))
     return {**expected(place, "you: begin", "Begun.", "you: go on", "Done."), "model": "m2"}
 
 
 def another_agent(place: Place) -> Json:
-    """A conversation that another agent took over."""
+    """Make a conversation that another agent took over."""
     second = recording(place, saying(NEXT, NOW), saying("sail it", "Aye."), name="second")
     first = recorded(place, saying("begin", "I did it."), saying("takes this conversation over", "We built a boat."))
     talk(place, first, "begin", f"/agent {second}", "sail it")
@@ -280,7 +280,7 @@ def another_agent(place: Place) -> Json:
 
 
 def acp_agent(place: Place) -> Json:
-    """An agent of the Agent Client Protocol with a tool call; it resumes its own session."""
+    """Make an agent of the Agent Client Protocol with a tool call; it resumes its own session."""
     started = {"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "Look", "kind": "read", "status": "pending"}
     ended = {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed"}
     place.play(*PLAYER, {"match": "look", "do": [{"update": started}, {"update": ended}, {"say": "I saw it."}]})
@@ -290,7 +290,7 @@ def acp_agent(place: Place) -> Json:
 
 
 def acp_agent_that_forgets(place: Place) -> Json:
-    """An agent that cannot resume its session: it is told what was said."""
+    """Make a conversation of an agent that cannot resume its session: it gets the transcript."""
     place.play(*PLAYER)
     talk(place, "acp:forgetful", "hello")
     told = {"match": "Good morning.", "do": [{"say": "I was told. "}, {"say": NOW}]}
@@ -299,7 +299,7 @@ def acp_agent_that_forgets(place: Place) -> Json:
 
 
 def question_left_open(place: Place) -> Json:
-    """A conversation that was killed while a question of the agent was open."""
+    """Make a conversation that was killed while a question of the agent was open."""
     field = {"type": "string", "title": "Which?", "enum": ["a", "b"]}
     schema = {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
     form = {"mode": "form", "message": "Which?", "requestedSchema": schema}
@@ -314,7 +314,7 @@ def question_left_open(place: Place) -> Json:
 
 
 def turn_interrupted(place: Place) -> Json:
-    """A turn that was stopped with Ctrl+C."""
+    """Make a turn that was stopped with Ctrl+C."""
     place.play(*PLAYER, {"match": "work", "do": [{"say": "I work."}, HOLD]})
     process = held(place, "hello", "work")
     logged(place, '"work"')
@@ -324,7 +324,7 @@ def turn_interrupted(place: Place) -> Json:
 
 
 def killed_in_a_turn(place: Place) -> Json:
-    """A conversation that was killed in the middle of a turn: nobody wrote that it is over."""
+    """Make a conversation that was killed in the middle of a turn: no record ends it."""
     place.play(*PLAYER, {"match": "work", "do": [{"say": "I work.\n\n"}, HOLD]})
     process = held(place, "hello", "work")
     logged(place, '"work"')
@@ -333,7 +333,7 @@ def killed_in_a_turn(place: Place) -> Json:
 
 
 def cut_in_a_line(place: Place) -> Json:
-    """A log whose last line was not written to its end."""
+    """Make a log whose last line was not written to its end."""
     talk(place, recorded(place, saying("hello", "Good morning."), saying("bye", "Good night.")), "hello", "bye")
     [log] = place.atomic_home.glob("sessions/*/logs/events.jsonl")
     *lines, last = log.read_bytes().splitlines(keepends=True)
@@ -342,7 +342,7 @@ def cut_in_a_line(place: Place) -> Json:
 
 
 def run_started(place: Place) -> Json:
-    """A workflow that was started from the conversation and asked something there."""
+    """Make a workflow that was started from the conversation and asked something there."""
     workflow(
         place,
         "ship",
@@ -360,13 +360,13 @@ workflow = graph(S).ask_user("port", "Which port?", options=["Kiel", "Brest"]).n
 
 
 def cleared(place: Place) -> Json:
-    """Two conversations of one screen, with /clear between them."""
+    """Make two conversations of one screen, with /clear between them."""
     talk(place, recorded(place, saying("one", "First."), saying("two", "Second.")), "one", "/clear", "two")
     return expected(place, "you: one", "First.")
 
 
 def continued(place: Place) -> Json:
-    """A conversation that was continued once already, by the old version."""
+    """Make a conversation that was continued once already, by the old version."""
     agent = recorded(place, saying("one", "First."), saying("two", "Second."))
     talk(place, agent, "one")
     [id] = expected(place)["sessions"]
@@ -381,7 +381,7 @@ def continued(place: Place) -> Json:
 
 
 def older_tool_calls(place: Place) -> Json:
-    """A conversation with tool calls, kept by an older version."""
+    """Make a conversation with tool calls, kept by an older version."""
     return tool_calls(place)
 
 

@@ -50,7 +50,8 @@ def test_all_are_listed_together(tmp_path: Path) -> None:
 
 @old
 def test_an_old_conversation_is_shown_as_before(tmp_path: Path, name: str) -> None:
-    expected, place = ALL[name], place_of(name, tmp_path)
+    expected = ALL[name]
+    place = place_of(name, tmp_path)
     before = json.loads((place.root / "shown.json").read_text())
     shown = place.atomic("sessions", "show", expected["id"], "--json")
     assert missing(before, json.loads(shown.stdout)) == []
@@ -63,10 +64,13 @@ def test_an_old_conversation_is_shown_as_before(tmp_path: Path, name: str) -> No
 
 @old
 def test_an_old_conversation_continues(tmp_path: Path, name: str) -> None:
-    expected, place = ALL[name], place_of(name, tmp_path)
-    id, calls = expected["id"], len(place.calls)
+    expected = ALL[name]
+    place = place_of(name, tmp_path)
+    id = expected["id"]
+    calls = len(place.calls)
     log = place.session(id) / "logs" / "events.jsonl"
-    before, record = log.read_bytes(), place.record(id)
+    before = log.read_bytes()
+    record = place.record(id)
     done = place.atomic("chat", "--plain", "--resume", id, input=f"{expected['say']}\n")
     assert done.returncode == 0, (done.stdout, done.stderr)
     check_order(done.stdout, [*expected["messages"], expected["answer"], f"atomic chat --resume {id}"])
@@ -80,7 +84,7 @@ def test_an_old_conversation_continues(tmp_path: Path, name: str) -> None:
 
 
 def check_log(before: bytes, after: bytes, expected: Json) -> None:
-    """What was in the log stays there, and what was said now follows it."""
+    """Check that the log keeps its content and that the new turn follows it."""
     assert after.startswith(before)
     added = [json.loads(line) for line in after[len(before) :].splitlines() if line]
     [started] = [line for line in added if line["type"] == "run_started"]
