@@ -5,20 +5,53 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import unicodedata
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 
 from atomic.base.errors import AtomicError
-from atomic.base.steering import steers
 from atomic.git.calls import GitError, split
 from atomic.git.folder_changes import Changes
-from atomic.git.patches import Commit, Person, read_mail, split_patch
+from atomic.git.patches import Commit, Identity, read_mail, split_patch
 from atomic.git.repository import Repository, find_repository
 from atomic.git.scratch import Change, Entry, Scratch, index_info, open_scratch
 
 # Attempts to write a locked index, a quarter of a second apart.
 _ATTEMPTS = 20
-_UNKNOWN_AUTHOR = Person("Atomic", "atomic@localhost", "")
+_UNKNOWN_AUTHOR = Identity("Atomic", "atomic@localhost", "")
+
+
+# Names in a project that steer programs: git, Atomic, agents and editors. A file with
+# such a name in its path can make a program run something. `loading.trusted_files` lists
+# in detail which files agents read.
+_STEERING = frozenset(
+    {
+        ".agents",
+        ".atomic",
+        ".claude",
+        ".claude.json",
+        ".codex",
+        ".copilot",
+        ".cursor",
+        ".devcontainer",
+        ".envrc",
+        ".gemini",
+        ".git",
+        ".gitattributes",
+        ".github",
+        ".gitmodules",
+        ".idea",
+        ".kimi",
+        ".lsp.json",
+        ".mcp.json",
+        ".opencode",
+        ".qwen",
+        ".vscode",
+        "git~1",  # the short name of .git on Windows file systems
+        "opencode.json",
+        "opencode.jsonc",
+    }
+)
 
 
 class PatchError(AtomicError):
@@ -285,3 +318,16 @@ def _with_newline(patch: str) -> str:
 
 def _object_of(entry: Entry | None) -> str | None:
     return None if entry is None else entry[1]
+
+
+def steers(path: str) -> bool:
+    """Return whether a path of a project has a part that steers programs.
+
+    Parts are compared as the most lenient file systems do: without case, without
+    characters that HFS+ ignores and without dots and spaces at the end.
+    """
+    for part in PurePosixPath(path.replace("\\", "/")).parts:
+        seen = "".join(letter for letter in part if unicodedata.category(letter) != "Cf")
+        if unicodedata.normalize("NFKC", seen).casefold().partition(":")[0].rstrip(". ") in _STEERING:
+            return True
+    return False

@@ -18,7 +18,7 @@ _FILE = re.compile(r"^diff --git ", re.MULTILINE)
 _END = re.compile(r"^---\n(?:[ ].*\n|\n)*(?=diff --git |--- |\Z)", re.MULTILINE)
 
 
-class Person(msgspec.Struct, frozen=True):
+class Identity(msgspec.Struct, frozen=True):
     """The author or committer of a commit, and the date in a form that git reads."""
 
     name: str
@@ -36,8 +36,8 @@ class Commit(msgspec.Struct, frozen=True):
 
     message: str
     patch: str
-    author: Person | None = None
-    committer: Person | None = None
+    author: Identity | None = None
+    committer: Identity | None = None
 
 
 def write_mail(raw: str, name: str, patch: str) -> str:
@@ -117,21 +117,21 @@ def _decode_field(value: str) -> str:
     return str(make_header(decode_header(value)))
 
 
-def _read_person(line: str) -> Person:
+def _read_person(line: str) -> Identity:
     """Read a line of a commit: name, address, seconds and time zone."""
     from email.utils import format_datetime
 
     match = _PERSON.match(line)
     if match is None or match["seconds"] is None:
-        return Person(line, "", "")
+        return Identity(line, "", "")
     zone = match["zone"]
     offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[3:5]))
     if zone[0] == "-":
         offset = -offset
     when = datetime.fromtimestamp(int(match["seconds"]), timezone(offset))
-    return Person(match["name"], match["email"], format_datetime(when))
+    return Identity(match["name"], match["email"], format_datetime(when))
 
 
-def _find_person(line: str, date: str) -> Person | None:
+def _find_person(line: str, date: str) -> Identity | None:
     match = _PERSON.match(line)
-    return None if match is None else Person(match["name"], match["email"], date)
+    return None if match is None else Identity(match["name"], match["email"], date)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from atomic.base.steering import steers
+from atomic.git.apply import steers
 from atomic.loading import trusted_files
 
 
