@@ -5,10 +5,9 @@
 starts. This package knows no file, no agent and no workflow.
 """
 
+from atomic.base.redaction.known_secrets import MARK, SECRET_WORDS, SHORTEST, is_secret, is_secret_variable
 from atomic.base.redaction.redactor import Redactor, redact
-from atomic.base.redaction.spellings import MARK, SHORTEST
 from atomic.base.redaction.streams import EventRedactor, HeldText, Line
-from atomic.base.redaction.variables import SECRET_WORDS, is_secret, is_secret_variable
 
 __all__ = [
     "MARK",

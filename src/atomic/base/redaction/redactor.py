@@ -14,9 +14,17 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Any, cast
 
-from atomic.base.redaction.spellings import MARK, SHORTEST, in_base64, lines_of, spellings
+from atomic.base.redaction.known_secrets import (
+    MARK,
+    SECRET_WORDS,
+    SHORTEST,
+    in_base64,
+    lines_of,
+    secrets_of,
+    secrets_of_header,
+    spellings,
+)
 from atomic.base.redaction.tokens import Span, private_keys, tokens
-from atomic.base.redaction.variables import SECRET_WORDS, secrets_of, secrets_of_header
 
 _PART = 64 * 1024  # characters
 _ROUNDS = 10  # two are enough, except for secrets that look like the mark

@@ -1,19 +1,25 @@
-"""Decide which environment variables are secret, for agents, MCP servers, checks and
-redaction.
+"""Decide which environment variables are secret, and list how a secret may be written.
 
 A name is secret by a part of it: `DB_PASS`, `GITHUB_PAT`, `SENTRY_DSN`. A value is
 secret by its form: an address with a password, a connection string with a key, a token
-of a known service.
+of a known service. A secret may be written plain, in JSON, URLs, HTML, shells, code, hex
+and base64.
 """
 
 from __future__ import annotations
 
+import html
+import json
 import re
-from collections.abc import Iterator
-from urllib.parse import unquote
+import shlex
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote, quote_plus, unquote
 
 from atomic.base.redaction.tokens import tokens
 
+MARK = "[redacted]"
+SHORTEST = 8  # characters; a shorter value would be found in the middle of ordinary words
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")  # anywhere in a name
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -42,6 +48,7 @@ _IN_PAIRS = re.compile(
 )
 _PLAIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent", "mcp-protocol-version"})
 _PRIVATE_KEY = "PRIVATE KEY-----"
+_ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
 def is_secret(name: str) -> bool:
@@ -56,7 +63,7 @@ def is_secret(name: str) -> bool:
         return False
     if parts[-1] == "URL" and "AUTH" in parts:
         return False
-    return any(part in _SECRET_PARTS or _ends_like_a_secret(part) for part in parts)
+    return any(part in _SECRET_PARTS or (part.endswith(_ENDINGS) and part not in _ORDINARY_PARTS) for part in parts)
 
 
 def is_secret_variable(name: str, value: str) -> bool:
@@ -95,10 +102,60 @@ def _parts_of(value: str) -> Iterator[str]:
         yield found[1]
 
 
-def _ends_like_a_secret(part: str) -> bool:
-    return part.endswith(_ENDINGS) and part not in _ORDINARY_PARTS
-
-
 def _is_folder_name(name: str) -> bool:
     """Return whether a name ends with PWD, which is a password or a working directory."""
     return name.upper().endswith("PWD") and not any(word in name.upper() for word in SECRET_WORDS)
+
+
+def lines_of(secret: str) -> Iterator[str]:
+    """Yield the lines of a secret that are long enough to search for."""
+    for line in secret.splitlines():
+        plain = line.strip()
+        if len(plain) >= SHORTEST and plain not in MARK:
+            yield plain
+
+
+def spellings(lines: Iterable[str]) -> set[str]:
+    """Return each line in all spellings to search for."""
+    found: set[str] = set()
+    for line in lines:
+        found.add(line)
+        found.update(_in_json(line))
+        found.update(_in_addresses(line))
+        found.update((html.escape(line), html.escape(line, quote=False), html.escape(line).replace("&#x27;", "&#39;")))
+        found.update((shlex.quote(line).strip("'"), line.replace("'", "'\\''"), repr(line)[1:-1]))
+        encoded = line.encode("utf-8", "replace").hex()
+        found.update((encoded, encoded.upper(), *in_base64(line)))
+    return {one for one in found if len(one) >= SHORTEST}
+
+
+def _in_json(line: str) -> Iterator[str]:
+    """Yield a line in JSON, and in JSON inside JSON; some programs write a slash as `\\/`."""
+    for ascii_only in (True, False):
+        once = json.dumps(line, ensure_ascii=ascii_only)[1:-1]
+        twice = json.dumps(once, ensure_ascii=ascii_only)[1:-1]
+        yield from (once, twice, once.replace("/", "\\/"), twice.replace("/", "\\\\\\/"))
+
+
+def _in_addresses(line: str) -> Iterator[str]:
+    for way in (
+        quote(line, safe="", errors="replace"),
+        quote(line, errors="replace"),  # which leaves slashes
+        quote_plus(line, errors="replace"),
+    ):
+        yield way
+        yield _ESCAPE.sub(lambda found: found[0].lower(), way)
+
+
+def in_base64(secret: str) -> Iterator[str]:
+    """Yield the base64 of a secret inside a longer text, for each of three offsets."""
+    data = secret.encode("utf-8", "replace")
+    for before in range(3):
+        for encode in (b64encode, urlsafe_b64encode):
+            encoded = encode(bytes(before) + data).decode().rstrip("=")
+            # The letters at both ends also depend on the text before and after.
+            first = (0, 2, 3)[before]
+            left = (before + len(data)) % 3
+            inner = encoded[first : len(encoded) - 1 if left else len(encoded)]
+            if len(inner) >= SHORTEST:
+                yield inner
