@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from atomic.loading import trust
 from atomic.loading.trust import (
-    Change,
+    ChangeKind,
     RunTrust,
     _compare,  # pyright: ignore[reportPrivateUsage]  # its law is easier to state than to provoke
     accept,
@@ -312,7 +312,7 @@ def test_changes_since_the_last_approval_are_shown_line_by_line(world: World) ->
     world.flow("edited", "one\ntwo\nthree\n")
     gone = world.flow("gone", "old\n")
     assert lines(world)[".atomic/workflows/same.py"] == (
-        Change.ADDED,
+        ChangeKind.ADDED,
         ["--- /dev/null", "+++ .atomic/workflows/same.py", "@@ -0,0 +1 @@", "+x = 1"],
     )
     world.trust()

@@ -12,13 +12,13 @@ from atomic.base.errors import ExitCode
 from atomic.cli.errors import CliError
 from atomic.cli.streams import STDERR, STDIN, confirmed, has_terminal, json_line, put, tell, write
 from atomic.loading import trust
-from atomic.loading.trust import Change, ItemChange, Snapshot, visible
+from atomic.loading.trust import ChangeKind, ItemChange, Snapshot, visible
 from atomic.workflows.errors import TrustError
 
 MAX_LINES = 400  # of one file in the question; `--show` has all of them, and a check is never cut
 MAX_COLUMNS = 1000  # of one line in the question
 SHORT_CHECK = 200  # characters; a longer check is shown below the list
-_MARKS = {Change.ADDED: "+", Change.CHANGED: "~", Change.REMOVED: "-", Change.UNCHANGED: " "}
+_MARKS = {ChangeKind.ADDED: "+", ChangeKind.CHANGED: "~", ChangeKind.REMOVED: "-", ChangeKind.UNCHANGED: " "}
 
 
 def run_trust(arguments: Arguments) -> int:

@@ -24,7 +24,7 @@ from atomic.loading.trusted_files import Item, Kind, agent_files, find_executabl
 from atomic.workflows.errors import TrustError, UntrustedError
 
 
-class Change(StrEnum):
+class ChangeKind(StrEnum):
     """What happened to an item since the last approval."""
 
     ADDED = "added"
@@ -69,7 +69,7 @@ class ItemChange(msgspec.Struct, frozen=True):
     A new one has no `before`, a removed one no `now`.
     """
 
-    change: Change
+    change: ChangeKind
     kind: str
     path: str
     sha256: str
@@ -235,14 +235,14 @@ def changes(snapshot: Snapshot) -> list[ItemChange]:
     found: list[ItemChange] = []
     for item in snapshot.items:
         before = approved.pop(item.key, None)
-        change = Change.CHANGED
+        change = ChangeKind.CHANGED
         if before is None:
-            change = Change.ADDED
+            change = ChangeKind.ADDED
         elif before.sha256 == item.sha256:
-            change = Change.UNCHANGED
+            change = ChangeKind.UNCHANGED
         found.append(ItemChange(change, item.kind, item.path, item.sha256, item, before))
     for item in approved.values():
-        found.append(ItemChange(Change.REMOVED, item.kind, item.path, item.sha256, before=item))
+        found.append(ItemChange(ChangeKind.REMOVED, item.kind, item.path, item.sha256, before=item))
     return found
 
 
@@ -255,7 +255,7 @@ def diff_of(change: ItemChange, *, home: Path | None = None) -> list[str]:
 
     All lines of a new item.
     """
-    if change.change is Change.UNCHANGED:
+    if change.change is ChangeKind.UNCHANGED:
         return []
     if change.now is not None and change.now.reason:
         return [f"! not read: {change.now.reason}"]
@@ -264,7 +264,7 @@ def diff_of(change: ItemChange, *, home: Path | None = None) -> list[str]:
     old_name = "/dev/null" if change.before is None else change.path
     new_name = "/dev/null" if change.now is None else change.path
     lines = _compare((old or "").splitlines(), new.splitlines(), old_name, new_name)
-    if not lines and change.change is Change.CHANGED:
+    if not lines and change.change is ChangeKind.CHANGED:
         return ["! it differs in something that is not shown: a secret, a line ending, or bytes that are not text"]
     if change.before is not None and old is None:
         return ["! the approved text was not kept: all lines are shown", *lines]
