@@ -178,6 +178,6 @@ def _with_default(help: str, default: Any) -> str:
     import json
 
     from atomic.base.terminal import one_line
+    from atomic.base.text import cut
 
-    shown = one_line(json.dumps(default, ensure_ascii=False))
-    return f"{help}; default {shown[:_LONGEST_DEFAULT]}{'…' if len(shown) > _LONGEST_DEFAULT else ''}"
+    return f"{help}; default {cut(one_line(json.dumps(default, ensure_ascii=False)), _LONGEST_DEFAULT)}"

@@ -68,17 +68,10 @@ def define(
         reason = f"it needs Atomic {needed} or newer, and this is {__version__}"
         problems.insert(0, WorkflowProblem(path, line, reason))
         refused = True
+    facts = msgspec.structs.asdict(metadata)
+    del facts["remarks"]
     return WorkflowDefinition(
-        name=metadata.name,
-        description=metadata.description,
-        aliases=metadata.aliases,
-        version=metadata.version,
-        min_sdk_version=needed,
-        state_version=metadata.state_version,
-        argument_hint=metadata.argument_hint,
-        default_config=metadata.default_config,
-        node_descriptions=metadata.node_descriptions,
-        config_descriptions=metadata.config_descriptions,
+        **facts,
         source=of,
         path=path,
         sha256=sha256(source).hexdigest(),

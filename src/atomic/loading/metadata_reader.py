@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -72,16 +72,21 @@ class MetadataReader:
         """
         if len(source) <= SHORT:
             return read_metadata(source, stem)
-        found = self._read(_Question("read_metadata", (stem,), tuple[Metadata, float]), source)
+        found = self._read("read_metadata", source, stem, answer=tuple[Metadata, float])
         return fallback_metadata(stem, found) if isinstance(found, Remark) else found
 
     def tools(self, source: bytes) -> list[WrittenTool] | Remark:
         """Return the tools that a file defines, or the reason why it cannot be read."""
         if len(source) <= SHORT:
             return read_tools(source)
-        return self._read(_Question("read_tools", (), tuple[list[WrittenTool] | Remark, float]), source)
+        return self._read("read_tools", source, answer=tuple[list[WrittenTool] | Remark, float])
 
-    def _read(self, question: _Question[ResultT], source: bytes) -> ResultT | Remark:
+    def _read(
+        self, function: str, source: bytes, *arguments: str, answer: type[tuple[ResultT, float]]
+    ) -> ResultT | Remark:
+        """Call a function of `metadata` in a child; `answer` is the type of its result and
+        of the time that it took.
+        """
         if self._left <= 0:
             return _fatal(
                 f"this file was not read: the large files of its folder take more than {FOLDER_CPU_SECONDS} s; "
@@ -89,23 +94,13 @@ class MetadataReader:
             )
         seconds = math.ceil(min(CPU_SECONDS, self._left))
         try:
-            answer = _ask_child(question, source, seconds)
+            encoded = _ask_child(seconds, source, function, *arguments)
         except _ChildError as error:
             self._left -= seconds
             return _fatal(str(error))
-        result, used = msgspec.msgpack.decode(answer, type=question.answer)
+        result, used = msgspec.msgpack.decode(encoded, type=answer)
         self._left -= used
         return result
-
-
-class _Question(msgspec.Struct, Generic[ResultT], frozen=True):
-    """A function of `metadata`, its arguments after the source, and the type of the
-    answer.
-    """
-
-    function: str
-    arguments: tuple[str, ...]
-    answer: type[tuple[ResultT, float]]
 
 
 class _ChildError(Exception):
@@ -116,16 +111,16 @@ def _fatal(reason: str) -> Remark:
     return Remark(1, reason, fatal=True)
 
 
-def _ask_child(question: _Question[ResultT], source: bytes, seconds: int) -> bytes:
+def _ask_child(seconds: int, source: bytes, function: str, *arguments: str) -> bytes:
     """Return the answer of the child and its processor time as msgpack.
 
     Raise _ChildError.
     """
     folder = str(Path(msgspec.__file__).parents[1])
-    arguments = [folder, str(metadata.__file__), str(seconds), str(MEMORY), question.function, *question.arguments]
+    words = [folder, str(metadata.__file__), str(seconds), str(MEMORY), function, *arguments]
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, *arguments],
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, *words],
             input=source,
             capture_output=True,
             timeout=WALL_SECONDS,

@@ -32,7 +32,8 @@ class Readiness:
         for i, blockers in enumerate(self._blockers):
             for blocker in blockers:
                 self._dependents[blocker].append(i)
-        self._cycles = [(cycle.members, self._cycle_text(cycle)) for cycle in self._find_cycles()]
+        cycles = [Cycle([i], [i]) for i in self._own] + find_cycles(self._blockers, self._dependents)
+        self._cycles = [(cycle.members, self._cycle_text(cycle)) for cycle in cycles]
         self._cycle_of = {i: text for members, text in self._cycles for i in members}
 
         # A task that is read as in progress was interrupted and may start again. Only a
@@ -45,7 +46,8 @@ class Readiness:
             self._open[i] += 1  # such a blocker is never done
 
         # Ranks are small integers, which are cheap to sort and to keep in sets.
-        self._by_rank = sorted(range(len(tasks)), key=lambda i: _urgency(tasks[i].priority, i))
+        urgency = [(task.priority is None, task.priority or 0) for task in tasks]
+        self._by_rank = sorted(range(len(tasks)), key=urgency.__getitem__)
         self._rank = [0] * len(tasks)
         for rank, i in enumerate(self._by_rank):
             self._rank[i] = rank
@@ -106,9 +108,6 @@ class Readiness:
                 self._own.append(i)
                 known = [blocker for blocker in known if blocker != i]
             self._blockers.append(known)
-
-    def _find_cycles(self) -> list[Cycle]:
-        return [Cycle([i], [i]) for i in self._own] + find_cycles(self._blockers, self._dependents)
 
     def _cycle_text(self, cycle: Cycle) -> str:
         ids = [self._ids[i] for i in cycle.way]
@@ -188,7 +187,3 @@ class Readiness:
     def _unknown_text(self, i: int) -> str:
         ids = self._unknown[i]
         return f"unknown blocker{'s' if len(ids) > 1 else ''} {named(ids)}"
-
-
-def _urgency(priority: int | float | None, position: int) -> tuple[bool, int | float, int]:
-    return (priority is None, priority or 0, position)
