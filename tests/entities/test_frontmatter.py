@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from atomic.entities import frontmatter
-from atomic.entities.errors import FormatError
 from atomic.entities.frontmatter import Fields, Value
+from atomic.entities.model import FormatError
 from tests.support.timing import judge
 
 # Lines of front matter: many valid ones, and many that are almost valid.

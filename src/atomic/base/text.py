@@ -1,4 +1,4 @@
-"""Measure, cut and align text in terminal columns, and format durations. Pure.
+"""Measure, cut and align text in terminal columns, compare names, format durations. Pure.
 
 A wide character takes two columns, a combining mark none. Text from outside may also
 contain control characters: pass it through `base.terminal` before it is printed.
@@ -7,7 +7,7 @@ contain control characters: pass it through `base.terminal` before it is printed
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from unicodedata import category, east_asian_width
+from unicodedata import category, east_asian_width, normalize
 
 
 def char_width(char: str) -> int:
@@ -43,6 +43,11 @@ def cut(text: str, limit: int, mark: str = "…") -> str:
 def pad(text: str, columns: int) -> str:
     """Return the text filled with spaces to a number of columns."""
     return text + " " * (columns - width(text))
+
+
+def fold(name: str) -> str:
+    """Return a name for comparison: without case, in one Unicode form."""
+    return name.casefold() if name.isascii() else normalize("NFC", name).casefold()
 
 
 def collapse_spaces(text: str) -> str:

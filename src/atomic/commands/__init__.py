@@ -14,19 +14,22 @@ from atomic.commands.context import (
     TurnPrompt,
 )
 from atomic.commands.dispatch import dispatch
-from atomic.commands.errors import (
-    BusyError,
-    CommandClashError,
-    CommandError,
-    CommandNotFoundError,
-    CommandUsageError,
-    UnsupportedError,
-)
 from atomic.commands.from_entities import agent_prompt, entity_commands
 from atomic.commands.from_workflows import workflow_command, workflow_commands
 from atomic.commands.hints import Hint, HintState, complete, hint_state, short_hint
 from atomic.commands.parse import CommandCall, Mention, parse, parse_mentions
-from atomic.commands.registry import Category, Command, CommandRegistry, Shadowed
+from atomic.commands.registry import (
+    BusyError,
+    Category,
+    Command,
+    CommandClashError,
+    CommandError,
+    CommandNotFoundError,
+    CommandRegistry,
+    CommandUsageError,
+    Shadowed,
+    UnsupportedError,
+)
 
 __all__ = [
     "AgentTask",

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING
 from atomic.base.errors import did_you_mean
 from atomic.base.text import collapse_spaces, cut, table
 from atomic.commands.context import CommandContext
-from atomic.commands.errors import BusyError, CommandError, CommandUsageError
 from atomic.commands.hints import short_hint
 from atomic.commands.parse import CommandCall
-from atomic.commands.registry import Category, Command, CommandRegistry, Run
+from atomic.commands.registry import (
+    BusyError,
+    Category,
+    Command,
+    CommandError,
+    CommandRegistry,
+    CommandUsageError,
+    Run,
+)
 
 if TYPE_CHECKING:
     from atomic.mcp import McpAnswer, McpEntry

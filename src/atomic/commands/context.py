@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from atomic.base.lazy_types import deferred
-from atomic.commands.errors import UnsupportedError
-from atomic.commands.registry import CommandRegistry
+from atomic.commands.registry import CommandRegistry, UnsupportedError
 from atomic.providers import AgentLike, ModelInfo
 
 if TYPE_CHECKING:

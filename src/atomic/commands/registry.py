@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
-from unicodedata import normalize
 
 import msgspec
 
+from atomic.base.errors import AtomicError, did_you_mean
 from atomic.base.lazy_types import deferred
-from atomic.commands.errors import CommandClashError, CommandError, CommandNotFoundError
+from atomic.base.text import fold
 from atomic.commands.parse import CommandCall
 
 if TYPE_CHECKING:
@@ -24,6 +24,47 @@ else:
     CommandContext = deferred("atomic.commands.context", "CommandContext")
 
 Run = Callable[[CommandCall, CommandContext], Awaitable[None]]
+
+
+class CommandError(AtomicError):
+    """A slash command failed."""
+
+
+class CommandClashError(CommandError):
+    """A name or an alias is taken."""
+
+    def __init__(self, word: str, command: str, taken_by: str) -> None:
+        self.word = word
+        self.command = command
+        self.taken_by = taken_by
+        owner = f'"/{taken_by}"' if taken_by.casefold() == word.casefold() else f'an alias of "/{taken_by}"'
+        what = "The name" if word == command else f'The alias "/{word}" of'
+        super().__init__(f'{what} "/{command}" is taken: there is {owner} already')
+
+
+class CommandNotFoundError(CommandError):
+    """No command has that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        hint = did_you_mean(name, known, otherwise="/help lists them", prefix="/")
+        super().__init__(f'Command not found: "/{name}"{hint}')
+
+
+class CommandUsageError(CommandError):
+    """The arguments of a command are invalid."""
+
+
+class UnsupportedError(CommandError):
+    """The host cannot run this command."""
+
+
+class BusyError(CommandError):
+    """The command has to wait for the end of the turn."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"/{name} has to wait: the agent is answering (stop it, or wait for its end)")
 
 
 class Category(StrEnum):
@@ -87,7 +128,7 @@ class CommandRegistry:
         for command in commands:
             by_rank[_category(command)].append(command)
         for group in by_rank.values():
-            registry._add_group(sorted(group, key=lambda command: _fold(command.name)))
+            registry._add_group(sorted(group, key=lambda command: fold(command.name)))
         return registry
 
     def register(self, command: Command) -> None:
@@ -97,13 +138,13 @@ class CommandRegistry:
         """
         _category(command)
         for word in (command.name, *command.aliases):
-            if (owner := self._by_word.get(_fold(word))) is not None:
+            if (owner := self._by_word.get(fold(word))) is not None:
                 raise CommandClashError(word, command.name, owner.name)
         self._add(command)
 
     def unregister(self, name: str) -> bool:
         """Remove a command by its name and return whether it existed."""
-        command = self._commands.pop(_fold(name), None)
+        command = self._commands.pop(fold(name), None)
         if command is None:
             return False
         self._sorted = None
@@ -113,7 +154,7 @@ class CommandRegistry:
 
     def get(self, name: str) -> Command | None:
         """Return the command of that name or alias, or None."""
-        return self._by_word.get(_fold(name))
+        return self._by_word.get(fold(name))
 
     def require(self, name: str) -> Command:
         """Return the command of that name or alias.
@@ -130,7 +171,7 @@ class CommandRegistry:
         """Return visible commands whose name or alias begins so: the exact one first,
         then by category and name.
         """
-        wanted = _fold(text)
+        wanted = fold(text)
         found = [
             command
             for command, words in self._in_order()
@@ -176,13 +217,13 @@ class CommandRegistry:
 
     def _add(self, command: Command) -> None:
         self._sorted = None
-        self._commands[_fold(command.name)] = command
+        self._commands[fold(command.name)] = command
         self._by_word.update(dict.fromkeys(_words(command), command))
 
     def _in_order(self) -> list[tuple[Command, tuple[str, ...]]]:
         if self._sorted is None:
             commands = sorted(
-                self._commands.values(), key=lambda command: (_LISTED[command.category], _fold(command.name))
+                self._commands.values(), key=lambda command: (_LISTED[command.category], fold(command.name))
             )
             self._sorted = [(command, _words(command)) for command in commands]
         return self._sorted
@@ -197,9 +238,4 @@ def _category(command: Command) -> Category:
 
 
 def _words(command: Command) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_fold(word) for word in (command.name, *command.aliases)))
-
-
-def _fold(word: str) -> str:
-    """Return a word for comparison: without case and in Unicode NFC."""
-    return word.casefold() if word.isascii() else normalize("NFC", word).casefold()
+    return tuple(dict.fromkeys(fold(word) for word in (command.name, *command.aliases)))

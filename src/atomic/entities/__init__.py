@@ -7,8 +7,16 @@ Copilot; `Entity.expand()` returns the prompt of one. Start reading with `regist
 Public modules: `registry`.
 """
 
-from atomic.entities.errors import BodyError, EntityNotFoundError
-from atomic.entities.model import Diagnostic, Entity, EntityKind, Location, Provider, Source
+from atomic.entities.model import (
+    BodyError,
+    Diagnostic,
+    Entity,
+    EntityKind,
+    EntityNotFoundError,
+    Location,
+    Provider,
+    Source,
+)
 from atomic.entities.normalize import KNOWN_TOOLS
 from atomic.entities.registry import EntityRegistry
 

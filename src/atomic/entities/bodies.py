@@ -6,8 +6,8 @@ import codecs
 import os
 
 from atomic.base.untrusted_files import MAX_BYTES, open_file, reason_of, require_regular
-from atomic.entities.errors import BodyError, FormatError
 from atomic.entities.frontmatter import LIMIT, split
+from atomic.entities.model import BodyError, FormatError
 
 # The front matter, its markers and a BOM.
 HEAD_BYTES = LIMIT + 64

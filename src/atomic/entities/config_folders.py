@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 
 from atomic.base.errors import AtomicError, did_you_mean
+from atomic.base.files import AnyPath
 from atomic.config import atomic_home, find_project
-from atomic.entities.model import AnyPath, EntityKind, Location, Provider
+from atomic.entities.model import EntityKind, Location, Provider
 
 _COMMAND = EntityKind.COMMAND
 _SKILL = EntityKind.SKILL

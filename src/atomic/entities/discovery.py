@@ -28,8 +28,7 @@ from atomic.base.untrusted_files import (
 from atomic.entities import opencode
 from atomic.entities.bodies import FileBody, Stamp, read_head, read_text, stamp_of
 from atomic.entities.config_folders import AnyPlace, ConfigPlace, Pattern, Place
-from atomic.entities.errors import FormatError
-from atomic.entities.model import Body, Diagnostic, Entity, EntityKind, Provider, Source
+from atomic.entities.model import Body, Diagnostic, Entity, EntityKind, FormatError, Provider, Source
 from atomic.entities.parsers import Document, parse_copilot, parse_markdown
 
 MAX_DEPTH = 10

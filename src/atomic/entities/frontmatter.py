@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias, Union
 
-from atomic.entities.errors import FormatError
+from atomic.entities.model import FormatError
 
 Value: TypeAlias = Union[str, "Sequence[Value]", "Mapping[str, Value]"]
 Fields: TypeAlias = dict[str, Value]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable
 from enum import StrEnum
-from os import PathLike
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from atomic.base.errors import AtomicError, did_you_mean
 from atomic.entities.placeholders import fill_in
 
 
@@ -97,6 +96,33 @@ class Diagnostic(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.reason}"
+
+
+class EntityNotFoundError(AtomicError):
+    """No file defines the command, skill or agent of this name."""
+
+    def __init__(self, kind: EntityKind, name: str, known: Iterable[str]) -> None:
+        self.kind = kind
+        self.name = name
+        super().__init__(f'{kind.label} not found: "{name}"{did_you_mean(name, known)}')
+
+
+class BodyError(AtomicError):
+    """The file with a prompt cannot be read, or has changed since it was found."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"Cannot read the prompt in {path}: {reason}")
+
+
+class FormatError(AtomicError):
+    """A text that cannot be parsed; it becomes a diagnostic with the file's name."""
+
+    def __init__(self, reason: str, line: int = 1) -> None:
+        self.reason = reason
+        self.line = line
+        super().__init__(f"line {line}: {reason}")
 
 
 class Body(Protocol):
@@ -201,11 +227,3 @@ class Entity:
     def facts(self) -> tuple[object, ...]:
         """Return the values that equality compares; the prompt is not read for that."""
         return tuple(getattr(self, slot) for slot in self.__slots__ if slot != "_text")
-
-
-def fold(name: str) -> str:
-    """Fold a name for comparison: case and Unicode forms do not matter."""
-    return name.casefold() if name.isascii() else unicodedata.normalize("NFC", name).casefold()
-
-
-AnyPath = str | PathLike[str]

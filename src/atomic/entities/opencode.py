@@ -14,9 +14,8 @@ from typing import Any, cast
 import msgspec
 
 from atomic.base.formats import parse_jsonc
-from atomic.entities.errors import FormatError
 from atomic.entities.frontmatter import Fields, Value, is_true, text
-from atomic.entities.model import Body, Entity, EntityKind, Source
+from atomic.entities.model import Body, Entity, EntityKind, FormatError, Source
 from atomic.entities.parsers import Document, is_name, make_entity, make_from_head, read_head
 
 _MAX_DEPTH = 20

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from atomic.base.text import cut, fold
 from atomic.entities import frontmatter
-from atomic.entities.errors import FormatError
 from atomic.entities.frontmatter import Fields, Value, first, is_false, is_true, text
-from atomic.entities.model import Body, Entity, EntityKind, Source, fold
+from atomic.entities.model import Body, Entity, EntityKind, FormatError, Source
 from atomic.entities.normalize import Tools, denied_by_permission, normal_model, normal_names, normal_tools, split_names
 
 _MAX_NAME = 64
@@ -95,8 +95,9 @@ def make_from_head(document: Document, head: Head, suffixes: Iterable[str]) -> E
         title = name
         name = fallback
     if not is_name(name):
-        shown = name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
-        raise FormatError(f'"{shown}" cannot be a name: blanks, slashes and more than {_MAX_NAME} characters')
+        raise FormatError(
+            f'"{cut(name, _MAX_NAME)}" cannot be a name: blanks, slashes and more than {_MAX_NAME} characters'
+        )
     prompt = head.body.strip() if document.body is None else document.body
     return make_entity(document.kind, name, head.fields, prompt, document.source, title=title)
 

@@ -3,6 +3,10 @@
 Names are compared without case. If several files define the same name, `Source.rank`
 decides, never the order of loading. When the winner is removed, the next definition
 takes its place.
+
+A search takes one pass over each name, so a thousand names are searched between two
+keys: exact, then prefix, then fuzzy. Fuzzy means that the letters occur in this order:
+`rescod` finds `research-codebase`.
 """
 
 from __future__ import annotations
@@ -10,16 +14,22 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
+from atomic.base.files import AnyPath
+from atomic.base.text import fold
 from atomic.entities.config_folders import places_of
 from atomic.entities.discovery import Discovery
-from atomic.entities.errors import EntityNotFoundError
-from atomic.entities.model import AnyPath, Diagnostic, Entity, EntityKind, Location, Provider, Rank, fold
-from atomic.entities.search import Searchable, search
+from atomic.entities.model import Diagnostic, Entity, EntityKind, EntityNotFoundError, Location, Provider
 
 _log = logging.getLogger(__name__)
 # The order in which a slash command is chosen.
 _HINT_ORDER = (EntityKind.SKILL, EntityKind.COMMAND, EntityKind.AGENT)
+
+_EXACT, _PREFIX, _WORD, _INSIDE, _SCATTERED = range(5)
+
+# Class, distance of the letters, found by an alias, name.
+Score = tuple[int, int, bool, str]
 
 
 class EntityRegistry:
@@ -66,7 +76,9 @@ class EntityRegistry:
     def diagnostics(self) -> list[Diagnostic]:
         """Return the problems of files, and the definitions that are not used."""
         found = self._discovery.diagnostics if self._discovery else []
-        return [*found, *map(_ignored, self.ignored)]
+        reason = 'ignored: "{}" is a built-in name, and this project is not trusted (atomic trust)'
+        ignored = [Diagnostic(entity.source.path, 1, reason.format(entity.name)) for entity in self.ignored]
+        return [*found, *ignored]
 
     def find(self, kind: EntityKind | str, name: str) -> Entity | None:
         """Return the entity with a name or alias, or None."""
@@ -156,11 +168,6 @@ def _called(entity: Entity) -> tuple[bool, str]:
     return entity.kind is EntityKind.AGENT, fold(entity.name)
 
 
-def _ignored(entity: Entity) -> Diagnostic:
-    what = f'"{entity.name}" is a built-in name, and this project is not trusted'
-    return Diagnostic(entity.source.path, 1, f"ignored: {what} (atomic trust)")
-
-
 def find_covering(project: AnyPath) -> list[Entity]:
     """Return the entities of a project with built-in names, trusted or not."""
     places = [place for place in places_of(project) if place.location is not Location.USER]
@@ -177,7 +184,8 @@ class _Index:
         for entity in entities:
             self._names[entity.kind].setdefault(fold(entity.name), []).append(entity)
         for same in (same for names in self._names.values() for same in names.values() if len(same) > 1):
-            same.sort(key=_order)
+            # Two in one file by their content.
+            same.sort(key=lambda entity: (entity.source.rank, repr(entity.facts())))
         self._aliases = {kind: _aliases(names) for kind, names in self._names.items()}
         self._searchable: dict[EntityKind, list[Searchable]] = {}
 
@@ -207,13 +215,55 @@ class _Index:
         return self._searchable[kind]
 
 
-def _order(entity: Entity) -> tuple[Rank, str]:
-    """Sort by source, and two in one file by their content."""
-    return entity.source.rank, repr(entity.facts())
+class Searchable(NamedTuple):
+    """An entity with its folded names."""
+
+    name: str
+    aliases: tuple[str, ...]
+    entity: Entity
 
 
-def _by_source(entity: Entity) -> tuple[Rank, str]:
-    return entity.source.rank, fold(entity.name)
+def search(candidates: list[Searchable], text: str) -> list[Entity]:
+    """Return the entities that match the folded text, best first.
+
+    All for an empty text.
+    """
+    if not text:
+        return [candidate.entity for candidate in candidates]
+    scored: list[tuple[Score, Entity]] = []
+    for candidate in candidates:
+        score = _best(candidate, text)
+        if score is not None:
+            scored.append((score, candidate.entity))
+    scored.sort(key=lambda pair: pair[0])
+    return [entity for _, entity in scored]
+
+
+def _best(candidate: Searchable, text: str) -> Score | None:
+    name = candidate.name
+    found = _match(name, text)
+    best = None if found is None else (*found, False, name)
+    for alias in candidate.aliases:
+        found = _match(alias, text)
+        if found is not None and (best is None or (*found, True, name) < best):
+            best = (*found, True, name)
+    return best
+
+
+def _match(name: str, text: str) -> tuple[int, int] | None:
+    """Return class and distance of a match; None: no match."""
+    at = name.find(text)
+    if at == 0:
+        return (_EXACT if len(name) == len(text) else _PREFIX), 0
+    if at > 0:
+        return (_INSIDE if name[at - 1].isalnum() else _WORD), at
+    first = name.find(text[0])
+    at = first
+    for letter in text[1:]:
+        if at < 0:
+            return None
+        at = name.find(letter, at + 1)
+    return None if at < 0 else (_SCATTERED, at - first)
 
 
 def _aliases(names: dict[str, list[Entity]]) -> dict[str, Entity]:
@@ -222,7 +272,8 @@ def _aliases(names: dict[str, list[Entity]]) -> dict[str, Entity]:
     The better source wins.
     """
     result: dict[str, Entity] = {}
-    for entity in sorted((same[0] for same in names.values() if same[0].aliases), key=_by_source):
+    winners = (same[0] for same in names.values() if same[0].aliases)
+    for entity in sorted(winners, key=lambda entity: (entity.source.rank, fold(entity.name))):
         for alias in map(fold, entity.aliases):
             if alias not in names:
                 result.setdefault(alias, entity)

@@ -23,8 +23,8 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from atomic.entities.errors import FormatError
 from atomic.entities.frontmatter import Fields, Value
+from atomic.entities.model import FormatError
 
 _MAX_DEPTH = 20
 _HINTS = frozenset({"argument-hint", "argument_hint", "argumenthint"})

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from unicodedata import normalize
 
 import msgspec
 
 from atomic.base.errors import did_you_mean
+from atomic.base.text import fold
 from atomic.config import Settings, find_project
 from atomic.graph import CompiledGraph
 from atomic.loading import trust
@@ -303,8 +303,3 @@ def builtin_workflows() -> Sequence[WorkflowDefinition]:
     from atomic.ralph.definition import RALPH
 
     return (RALPH,)
-
-
-def fold(name: str) -> str:
-    """Return a name for comparison: without case, in one Unicode form."""
-    return name.casefold() if name.isascii() else normalize("NFC", name).casefold()
