@@ -14,9 +14,9 @@ from pathlib import Path
 from atomic.providers import Capabilities, require_provider
 from atomic.testing.conformance import Case
 from atomic.testing.conformance.cases import GROUPS
-from tests.providers.conformance.suite import PROJECT
 from tests.providers.conformance.test_replay import LIVE
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "providers.md"
 REPLAY = "replay"
 COLUMNS = {
     "claude": "Claude Code, the program in the wheel of its SDK or your own",
@@ -126,7 +126,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def main() -> None:
     results = read_results(Path(sys.argv[1]))
     notes = [line for file in sys.argv[2:] for line in Path(file).read_text().splitlines() if line.strip()]
-    (PROJECT / "docs" / "providers.md").write_text(page(results, notes))
+    PAGE.write_text(page(results, notes))
     raise SystemExit(FAILED in results.values())
 
 
