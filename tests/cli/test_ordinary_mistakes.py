@@ -7,7 +7,7 @@ import pytest
 from atomic.processes import execute
 from tests.support.terminal import in_terminal
 from tests.support.user import ATOMIC, User, complaint
-from tests.support.user_workflows import session, sessions, workflow
+from tests.support.user_workflows import recording, session, sessions, workflow
 
 ASKS = "workflow = graph(S).ask_user('q', 'Go on?').compile()\n"
 FAILS = """
@@ -91,3 +91,40 @@ async def test_a_run_is_not_opened_as_a_conversation(user: User) -> None:
     id = session(user)["id"]
     done = await user.atomic("chat", "--plain", "--resume", id)
     assert (done.exit_code, complaint(done)) == (2, f"{id} is a run, not a conversation: atomic resume {id}")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('workers = "two"', 'a whole number for the built-in ralph, not "two"'),
+        ("verify = 3", "a command or a list of commands for the built-in ralph, not 3"),
+    ],
+)
+async def test_a_wrong_value_for_ralph_is_reported_with_its_file_and_line(user: User, line: str, expected: str) -> None:
+    (user.home / ".atomic").mkdir()
+    config = user.home / ".atomic" / "config.toml"
+    config.write_text(f"[workflows.ralph]\n{line}\n")
+    done = await user.atomic("run", "ralph", "-a", recording(user), "x")
+    assert done.exit_code == 2
+    key = line.partition(" ")[0]
+    assert done.stderr.splitlines()[0] == f'atomic: warning: {config}:2: "workflows.ralph.{key}" must be {expected}'
+
+
+async def test_the_plan_of_a_dry_run_is_on_standard_output(user: User) -> None:
+    tasks = user.project / "todo.json"
+    tasks.write_text('{"tasks": [{"id": "a", "title": "Write a.txt"}]}')
+    done = await user.atomic("run", "ralph", "-a", recording(user), "--dry-run", "--tasks", str(tasks))
+    assert done.exit_code == 0, done.stderr
+    assert "Write a.txt" in done.stdout
+    assert "Write a.txt" not in done.stderr
+
+
+async def test_the_report_of_a_run_that_is_cancelled_later_says_so(user: User) -> None:
+    workflow(user, "asks", ASKS)
+    assert (await user.atomic("run", "asks", "x")).exit_code == 5
+    (folder,) = sessions(user)
+    report = folder / "report.md"
+    report.write_text("# asks: paused\n\n- **To continue**: atomic answer\n")
+    assert (await user.atomic("stop", "--cancel", folder.name)).exit_code == 0
+    assert report.read_text().startswith("> **This run was cancelled for good")
+    assert "To continue" not in report.read_text()

@@ -133,6 +133,8 @@ class Progress:
                 self.ended = event
                 if event.status in _SUCCESS:
                     yield f"{event.status} after {duration(int(event.time - self.began))}{self._spent()}"
+                    if event.said:  # the result of the workflow, such as the plan of a dry run
+                        yield harmless(event.said.strip())
             case Warning():
                 return  # it goes to standard error
 
@@ -322,25 +324,14 @@ def error_lines(event: WorkflowEvent, session_dir: str) -> list[str]:
     """Return the lines of an event for standard error."""
     if isinstance(event, Warning):
         return [message(f"warning: {event.text}")]
-    if not isinstance(event, RunEnded):
+    if not isinstance(event, RunEnded) or event.status in _SUCCESS:
         return []
-    if event.status in _SUCCESS:
-        return _closing_lines(event.said) if event.said else []
     lines = [message(f"{event.status}: {event.said or event.reason}")]
     report = os.path.join(session_dir, REPORT)
     if session_dir and os.path.exists(report):
         lines.append(f"Report: {harmless(report)}\n")
     if event.resume:
         lines.append(f"Resume with: {event.resume}\n")
-    return lines
-
-
-def _closing_lines(text: str) -> list[str]:
-    """Return a workflow's last message: a sentence, and the details below it."""
-    sentence, _, details = text.partition("\n")
-    lines = [message(sentence)]
-    if details.strip():
-        lines.append(f"{harmless(details.strip())}\n")
     return lines
 
 

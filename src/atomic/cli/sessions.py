@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 200  # of a timeline in text; --json has all
 CANCELLED = "This run was cancelled for good (atomic stop --cancel): it cannot be resumed."
-_MAX_REPORT_BYTES = 64 * 1024 * 1024
+MAX_REPORT_BYTES = 64 * 1024 * 1024
 _NAME_COLUMNS = 28
 _BAR_COLUMNS = 40
 _DEFAULT_COLUMNS = 100
@@ -124,12 +124,16 @@ def _read(id: str) -> tuple[Session, History]:
 
 def _report(session: Session, history: History) -> str:
     try:
-        report = read_bounded_text(session.dir / "report.md", _MAX_REPORT_BYTES)
+        report = read_bounded_text(session.dir / "report.md", MAX_REPORT_BYTES)
     except OSError:  # missing, or not a regular file
         return report_of(history)
-    if history.record.status is not SessionStatus.CANCELLED or "was cancelled" in report.partition("\n")[0]:
+    return cancelled_report(report) if history.record.status is SessionStatus.CANCELLED else report
+
+
+def cancelled_report(report: str) -> str:
+    """Return the report of a run that was cancelled after the report was written."""
+    if "was cancelled" in report.partition("\n")[0]:
         return report
-    # It was written when the run paused, and the run was cancelled later.
     kept = [line for line in report.splitlines() if not line.startswith("- **To continue**")]
     return "\n".join([f"> **{CANCELLED}** What follows is its report from before that.", "", *kept]) + "\n"
 

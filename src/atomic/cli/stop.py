@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from atomic.base.arguments import Arguments
 from atomic.base.errors import ExitCode
+from atomic.base.untrusted_files import read_bounded_text
 from atomic.cli.errors import CliError
+from atomic.cli.progress import REPORT
 from atomic.cli.resume import require_session
+from atomic.cli.sessions import MAX_REPORT_BYTES, cancelled_report
 from atomic.cli.streams import tell
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.started import believe_journal, cancel_unowned
@@ -30,6 +34,9 @@ def stop_command(arguments: Arguments) -> int:
     elif cancel and not _is_over(session):
         cancel_unowned(session)  # the journal first: it has precedence over session.json
         session.save(status=SessionStatus.CANCELLED, reason="cancelled", owner=None, ended_at=now(), questions=())
+        with suppress(OSError):  # there is no report, or it is not a regular file
+            report = read_bounded_text(session.dir / REPORT, MAX_REPORT_BYTES)
+            session.write(REPORT, cancelled_report(report))
     else:
         tell(f"{session.id} is not running: it is {shown(session.record).status}")
         return ExitCode.DONE

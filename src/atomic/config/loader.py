@@ -91,6 +91,7 @@ def _read(path: Path) -> ConfigFile | None:
 
 _MAX_WARNINGS = 20  # of one file
 _AGENTS = ("claude", "opencode", "copilot")
+_RALPH_TYPES = {int: "a whole number", bool: "true or false", list: "a command or a list of commands"}
 
 
 class _Reader:
@@ -212,17 +213,22 @@ class _Reader:
         self._warn(path, f"is ignored: there is no such key{_hint(path, known)}")
 
     def _warn_of_ralph(self, tables: Mapping[str, Table]) -> None:
-        """Warn of keys that the built-in Ralph does not have.
+        """Warn of keys that the built-in Ralph does not have, and of values of another
+        type.
 
         The user may have another workflow of that name.
         """
         for written, table in tables.items():
             if written.casefold() != NAME:
                 continue
-            for key in table:
+            for key, value in table.items():
+                path = ("workflows", written, key)
                 if key not in DEFAULTS:
-                    hint = _hint(("workflows", written, key), DEFAULTS)
-                    self._warn(("workflows", written, key), f"has no effect on the built-in ralph: no such key{hint}")
+                    hint = _hint(path, DEFAULTS)
+                    self._warn(path, f"has no effect on the built-in ralph: no such key{hint}")
+                elif not _is_like(value, DEFAULTS[key]):
+                    expected = _RALPH_TYPES[type(DEFAULTS[key])]
+                    self._warn(path, f"must be {expected} for the built-in ralph, not {_shown(value)}")
 
     def _warn_of_forbidden(self, path: tuple[str, ...]) -> None:
         self._warn(path, "is ignored: a project may not set it (your own configuration may)")
@@ -247,6 +253,16 @@ def _below(shape: Shape | None, name: str) -> Shape | None:
     if isinstance(shape, Each):
         return shape.shape
     return shape.get(name) if isinstance(shape, Mapping) else None
+
+
+def _is_like(value: Any, default: Any) -> bool:
+    """Return whether a value has the type of a default.
+
+    Words are checked where they are used, and one command needs no list.
+    """
+    if isinstance(default, list):
+        return all(isinstance(one, str) for one in _as_list(value))
+    return isinstance(default, str) or type(value) is type(default)
 
 
 def _as_list(commands: Any) -> list[Any]:

@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -279,7 +279,7 @@ def refuse_secrets(gates: Iterable[CheckCommand], redactor: Redactor) -> None:
 
 
 def _commands(given: Any) -> Sequence[str]:
-    commands = [given] if isinstance(given, str) else list(given)
+    commands = list(cast("Sequence[Any]", given)) if isinstance(given, list | tuple) else [given]
     if not all(isinstance(command, str) and command.strip() for command in commands):
         raise StartError('--verify needs a command, such as --verify "make test"')
     return list(dict.fromkeys(commands))
