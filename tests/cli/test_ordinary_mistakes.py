@@ -128,3 +128,18 @@ async def test_the_report_of_a_run_that_is_cancelled_later_says_so(user: User) -
     assert (await user.atomic("stop", "--cancel", folder.name)).exit_code == 0
     assert report.read_text().startswith("> **This run was cancelled for good")
     assert "To continue" not in report.read_text()
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("node", "code"),
+    [("node", "async def work(ctx):\n    await asyncio.sleep(600)"), ("tool", "def work(state):\n    time.sleep(600)")],
+)
+async def test_the_cap_of_time_ends_a_function_of_a_workflow(user: User, node: str, code: str) -> None:
+    (user.home / ".atomic").mkdir()
+    (user.home / ".atomic" / "config.toml").write_text('[caps]\ngrace = "1s"\n')
+    workflow(user, "slow", f"import time\n{code}\nworkflow = graph(S).{node}('work', work).compile()\n")
+    done = await user.atomic("run", "slow", "--max-time", "1s", "x")
+    assert done.exit_code == 6, done.stderr
+    assert "the step work was interrupted, and a resume runs it again" in done.stderr
+    assert (session(user)["status"], session(user)["reason"]) == ("paused", "max_time")

@@ -46,6 +46,7 @@ TOKENS_PER_DOLLAR = 100_000  # if neither a price nor a token cap is known: dear
 DOLLARS_PER_TOKEN = 5e-6  # until an agent that reports a price at the end of its turns has reported one
 LOOK_SECONDS = 15.0  # between looks at the wall clock: a sleep does not count time in suspend
 LATE_SECONDS = 5.0  # spreads the runs that wait for the same reset
+_OVERTIME = 5.0  # seconds for turns and checks to end by themselves
 FIRST_WAIT = 60.0  # seconds, if a provider does not report its reset; doubled each time
 LONGEST_WAIT = 900.0
 LONGEST_RESET = 8 * 86400.0  # usage windows are a week at most; a later reset is a mistake
@@ -300,6 +301,17 @@ class Budget:
         if end is None:
             return None
         return max(0.0, end - self._watch.seconds) + 0.001  # so that the limit is passed, not only reached
+
+    def overtime(self, what: str) -> CapReached | None:
+        """Return the cap if `what` continues after `--max-time` and its grace.
+
+        Turns and checks end by themselves at that time; a few seconds more are theirs.
+        """
+        end = self._time_to_cut
+        if self.caps.max_time is None or end is None or self._watch.seconds < end + _OVERTIME:
+            return None
+        note = f"; {what} was interrupted, and a resume runs it again"
+        return CapReached("max_time", self.caps.max_time, self._watch.seconds, run=self._run, note=note)
 
     @asynccontextmanager
     async def timed(self, what: str) -> AsyncGenerator[None]:

@@ -70,6 +70,11 @@ class EventLog:
         self._reported_caps: set[str] = set()
         self._lines = ProgressLines()
 
+    @property
+    def running(self) -> str:
+        """Return the names of the running steps, for a message."""
+        return ", ".join(started.description or started.node for started in self._started.values())
+
     def emit(self, make: type[EventT], /, **fields: Any) -> EventT:
         """Create an event, queue it for the host, write it to the logs, and return it."""
         event = make(run=self._session.id, seq=0, time=time.time(), **fields)

@@ -32,7 +32,7 @@ from atomic.graph import (
     StreamEvent,
 )
 from atomic.loading.run_changes import RunChanges
-from atomic.runs.budget import Budget
+from atomic.runs.budget import Budget, CapReached
 from atomic.runs.endings import SAVED_END, Ending, Stop, ending_of
 from atomic.runs.event_log import EventLog
 from atomic.runs.events import RunEnded, RunStarted, TasksChanged, WorkflowEvent
@@ -115,6 +115,7 @@ class Execution:
         self._stopped: Stop | None = None
         self._reported_copies: set[str] = set()  # changed copies of facts that the user knows of
         self._streaming: asyncio.Task[RunResult[Any]] | None = None
+        self._overtime: CapReached | None = None  # the cap that has interrupted a function
         self._damage = ""  # the message about a journal that another program has damaged
         self._last: Any = None  # the state after the end of the run
         self._is_new = not request.resume  # nothing of it has run, and a resume would find nothing
@@ -361,7 +362,7 @@ class Execution:
         return request.loaded.create_state(params)
 
     async def _stream_to_end(self, journal: Journal, stream: AsyncIterator[StreamEvent]) -> Ending:
-        watching = asyncio.create_task(self._watch_inbox())
+        watching = asyncio.gather(self._watch_inbox(), self._watch_time())
         self._streaming = asyncio.create_task(self._stream(journal, stream))
         if self._stopped is not None:
             self._streaming.cancel()
@@ -369,13 +370,18 @@ class Execution:
             await asyncio.wait({self._streaming})
         finally:
             watching.cancel()
-            await asyncio.wait({watching})
+            with suppress(asyncio.CancelledError):
+                await watching
             if not self._streaming.done():  # the task of the run itself was cancelled
                 self._streaming.cancel()
                 await asyncio.wait({self._streaming})
-        if self._streaming.cancelled():
+        result = None if self._streaming.cancelled() else self._streaming.result()
+        overtime = self._overtime
+        if overtime is not None and (result is None or result.status is RunStatus.CANCELLED):
+            self.events.cap_reached(overtime)
+            return Ending("paused", overtime.kind, str(overtime), ExitCode.CAP_REACHED, overtime.raise_with)
+        if result is None:
             return ending_of(None, self._stopped or Stop.INTERRUPT, self._session.id)
-        result = self._streaming.result()
         if result.status is RunStatus.PAUSED:
             self.events.keep_questions({question.id for question in result.questions})
         self._warn_of_unused_roles(result)
@@ -428,6 +434,14 @@ class Execution:
                     pass
         assert result is not None
         return result
+
+    async def _watch_time(self) -> None:
+        """Interrupt functions of the workflow that run after `--max-time` and its grace."""
+        while self._host.caps.max_time is not None and self._overtime is None:
+            await asyncio.sleep(POLL_SECONDS)
+            self._overtime = self._budget.overtime(f"the step {self.events.running}")
+            if self._overtime is not None and self._streaming is not None:
+                self._streaming.cancel()
 
     async def _watch_inbox(self) -> None:
         """Obey orders to stop, and deliver answers, which other processes put into the
