@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -21,11 +20,10 @@ from atomic.testing.conformance import AGENTS
 from atomic.testing.conformance.agents import Words
 from atomic.testing.model_server.playbook import Playbook
 from atomic.testing.model_server.script import ScriptFile
-from tests.ralph.sandbox import Outcome
+from tests.ralph.sandbox import Outcome, RalphProject
 from tests.support.programs import CACHE
 from tests.support.user import User, processes
 from tests.support.user_workflows import Running, started
-from tests.support.waits import HANG as LIMIT
 from tests.support.waits import eventually
 
 PROGRAMS = ("ATOMIC_OPENCODE_PATH", "ATOMIC_COPILOT_PATH")
@@ -77,14 +75,13 @@ class Model(ModelServer):
 # The user
 
 
-class Stage:
+class Stage(RalphProject):
     """A user with agents, a repository, and Ralph."""
 
     def __init__(self, user: User, model: Model, *names: str) -> None:
-        self.user = user
+        super().__init__(user)
         self.model = model
         self.name = names[0]
-        self.project = self.user.project
         self.words = AGENTS[names[0]].words
         path = self.user.env["PATH"]
         for name in names:
@@ -92,23 +89,9 @@ class Stage:
         self.user.env |= {"PATH": path, **{name: os.environ[name] for name in PROGRAMS}}
         if len(names) == 1:
             self.user.env["ATOMIC_AGENT"] = self.name
-        self._begin()
-
-    def _begin(self) -> None:
         (self.project / ".gitignore").write_text("__pycache__/\n")
         (self.project / "README.md").write_text("# Games\n")
-        self.git("init", "-q", "-b", "main")
-        self.git("config", "user.name", "A User")
-        self.git("config", "user.email", "user@example.invalid")
-        self.commit_all("Begin")
-
-    def git(self, *words: str, cwd: Path | None = None) -> str:
-        done = subprocess.run(["git", *words], cwd=cwd or self.project, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    def commit_all(self, subject: str) -> None:
-        self.git("add", "-A")
-        self.git("commit", "-q", "-m", subject)
+        self.make_repository()
 
     def leaves(self, name: str, data: Any) -> Path:
         """Put a file into the project and commit it."""
@@ -128,16 +111,6 @@ class Stage:
 
     # Commands
 
-    async def ralph(self, *words: str) -> Outcome:
-        return await self.atomic("run", "ralph", "--json", *words)
-
-    async def resume(self, *words: str) -> Outcome:
-        return await self.atomic("resume", self.session.name, "--json", *words)
-
-    async def atomic(self, *words: str) -> Outcome:
-        done = await self.user.atomic(*words, timeout=LIMIT)
-        return Outcome(done.exit_code, [json.loads(line) for line in done.stdout.splitlines()], done.stderr)
-
     @asynccontextmanager
     async def running(self, *words: str) -> AsyncGenerator[Running]:
         async with started(self.user, *words) as run:
@@ -150,26 +123,8 @@ class Stage:
         return sorted((self.user.home / ".atomic" / "sessions").iterdir())
 
     @property
-    def session(self) -> Path:
-        """Return the folder of the only session."""
-        [folder] = self.sessions
-        return folder
-
-    @property
     def about(self) -> dict[str, Any]:
         return json.loads((self.session / "session.json").read_text())
-
-    @property
-    def report(self) -> str:
-        return (self.session / "report.md").read_text()
-
-    def evidence(self, task: str) -> dict[str, Any]:
-        return json.loads((self.session / "evidence" / f"{task}.json").read_text())
-
-    @property
-    def statuses(self) -> dict[str, str]:
-        tasks = cast("list[dict[str, Any]]", json.loads((self.session / "tasks.json").read_text())["tasks"])
-        return {task["id"]: task["status"] for task in tasks}
 
     @property
     def subjects(self) -> list[str]:

@@ -76,30 +76,22 @@ class Outcome(msgspec.Struct, frozen=True):
         return "\n".join(event["text"] for event in self.events if event["type"] == "warning")
 
 
-class Sandbox:
-    """The user, the repository and the script."""
+class RalphProject:
+    """A user with a project, who runs Ralph by the command."""
 
-    def __init__(self, folder: Path, *script: Mapping[str, Any], git: bool = True) -> None:
-        self.user = User(folder)
-        self.log = folder / "prompts.jsonl"
-        self.script = folder / "script.json"
-        self.play(*script)
-        command = [sys.executable, "-I", "-S", fake_acp.PROGRAM, "--forgetful"]
-        command += ["--script", str(self.script), "--log", str(self.log)]
-        self.user.sets(f'agent = "acp:actor"\n[acp.actor]\ncommand = {json.dumps(command)}\n')
-        self.project = self.user.project
-        (self.project / "README.md").write_text("a project\n")
-        if git:
-            self.git("init", "-q", "-b", "main")
-            self.git("config", "user.name", "A User")
-            self.git("config", "user.email", "user@example.invalid")
-            self.commit_all("Begin")
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self.project = user.project
 
-    def play(self, *script: Mapping[str, Any]) -> None:
-        self.script.write_text(json.dumps(list(script)))
+    def make_repository(self) -> None:
+        """Commit the files of the project."""
+        self.git("init", "-q", "-b", "main")
+        self.git("config", "user.name", "A User")
+        self.git("config", "user.email", "user@example.invalid")
+        self.commit_all("Begin")
 
-    def git(self, *words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=self.project, check=True, capture_output=True, text=True)
+    def git(self, *words: str, cwd: Path | None = None) -> str:
+        done = subprocess.run(["git", *words], cwd=cwd or self.project, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
     def commit_all(self, subject: str) -> None:
@@ -127,6 +119,33 @@ class Sandbox:
     def report(self) -> str:
         return (self.session / "report.md").read_text()
 
+    def evidence(self, task: str) -> dict[str, Any]:
+        return json.loads((self.session / "evidence" / f"{task}.json").read_text())
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        tasks: Sequence[Mapping[str, Any]] = json.loads((self.session / "tasks.json").read_text())["tasks"]
+        return {task["id"]: task["status"] for task in tasks}
+
+
+class Sandbox(RalphProject):
+    """The user, the repository and the script of a fake agent."""
+
+    def __init__(self, folder: Path, *script: Mapping[str, Any], git: bool = True) -> None:
+        super().__init__(User(folder))
+        self.log = folder / "prompts.jsonl"
+        self.script = folder / "script.json"
+        self.play(*script)
+        command = [sys.executable, "-I", "-S", fake_acp.PROGRAM, "--forgetful"]
+        command += ["--script", str(self.script), "--log", str(self.log)]
+        self.user.sets(f'agent = "acp:actor"\n[acp.actor]\ncommand = {json.dumps(command)}\n')
+        (self.project / "README.md").write_text("a project\n")
+        if git:
+            self.make_repository()
+
+    def play(self, *script: Mapping[str, Any]) -> None:
+        self.script.write_text(json.dumps(list(script)))
+
     @property
     def prompts(self) -> list[dict[str, Any]]:
         return fake_acp.read_log(str(self.log))
@@ -135,14 +154,6 @@ class Sandbox:
     def callers(self) -> list[str]:
         """Return role, task and attempt of each prompt, in order."""
         return [" ".join(filter(None, (one["role"], one.get("task"), one["attempt"]))) for one in self.prompts]
-
-    def evidence(self, task: str) -> dict[str, Any]:
-        return json.loads((self.session / "evidence" / f"{task}.json").read_text())
-
-    @property
-    def statuses(self) -> dict[str, str]:
-        tasks: Sequence[Mapping[str, Any]] = json.loads((self.session / "tasks.json").read_text())["tasks"]
-        return {task["id"]: task["status"] for task in tasks}
 
 
 async def with_open_question(folder: Path) -> Sandbox:
