@@ -21,6 +21,7 @@ class ParallelFork(Fork):
     def __init__(self, token: Token, op: ForkOp, body: ParallelBody) -> None:
         super().__init__(token, op, limit=op.limit)
         self.body = body
+        self.decides_early = body.strategy != "all"
         self.winner: str | None = None
         self._recorded_names = self._read_names()
         self.note_opened()
