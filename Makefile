@@ -119,7 +119,7 @@ house: ## count what makes the code hard to read: make house ARGS="--show doors 
 	@$(PYTHON) scripts/house.py $(ARGS)
 
 providers-doc: setup ## play the contract on every agent, offline, and write docs/providers.md (half an hour)
-	-$(PY) scripts/offline.py $(PY) -m pytest tests/providers/conformance tests/providers/acp -k contract --junitxml=.programs/conformance.xml
+	-$(PY) scripts/offline.py $(PY) -m pytest tests/providers/conformance -k contract --junitxml=.programs/conformance.xml
 	for agent in claude opencode copilot; do \
 		$(PY) scripts/offline.py $(PY) -m tests.providers.conformance.interruptions --agent $$agent --turns 200 --seed $(SEED) || exit 1; \
 	done | tee .programs/interruptions.txt

@@ -35,15 +35,12 @@ workflow = graph(S).node("look", look).compile()
 """
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.full) for name in ("opencode", "acp:opencode")]
-
-
-@pytest.fixture(params=["claude", "copilot", "acp:copilot", *SLOW])
+@pytest.fixture(params=["claude", "copilot", pytest.param("opencode", marks=pytest.mark.full)])
 async def agent(user: User, request: pytest.FixtureRequest) -> AsyncGenerator[str]:
     name: str = request.param
     call = AGENTS[name].words.custom("add", {"a": 40, "b": 2})
     async with ModelServer({"add": [[call], "It is {{tool_result}}."]}) as server:
-        user.env |= environment(name.removeprefix("acp:"))(server, user.home) | {"PATH": user.env["PATH"]}
+        user.env |= environment(name)(server, user.home) | {"PATH": user.env["PATH"]}
         for program in ("ATOMIC_OPENCODE_PATH", "ATOMIC_COPILOT_PATH"):
             user.env[program] = os.environ[program]
         yield name

@@ -72,7 +72,7 @@ async def test_devices_and_pipes_are_not_read(tmp_path: Path, name: str, words: 
     visit = Visit(tmp_path, name)
     program = visit.user.has("opencode", "print('1.0')")
     with visit.user.sets("").open("a") as config:
-        config.write(f'agent = "acp:opencode"\n[providers.opencode]\npath = "{program}"\n')
+        config.write(f'agent = "acp:any"\n[acp.any]\ncommand = ["{program}"]\n')
     done = await limited(visit, *words)
     assert done.returncode >= 0, done
     assert "Memory" not in done.stderr

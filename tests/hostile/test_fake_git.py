@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from atomic.config import Settings, find_project, up_to_repository
+from atomic.config import AcpSettings, Settings, find_project, up_to_repository
 from atomic.providers import SessionOptions, UntrustedProjectError, require_provider
 from tests.hostile.repositories import PROJECTS
 from tests.hostile.visit import Visit
@@ -20,16 +20,16 @@ FAKES = [name for name in PROJECTS if name.startswith("fake_git")]
 
 
 @pytest.mark.parametrize("name", FAKES)
-@pytest.mark.parametrize("agent", ["opencode", "acp:opencode", "acp:copilot"])
+@pytest.mark.parametrize("agent", ["opencode", "acp:any"])
 async def test_plugins_above_a_fake_repository_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, agent: str
 ) -> None:
     visit = Visit(tmp_path, name)
     program = visit.user.has("program", "raise SystemExit(3)")
-    for variable in ("OPENCODE", "COPILOT"):
-        monkeypatch.setenv(f"ATOMIC_{variable}_PATH", str(program))
+    monkeypatch.setenv("ATOMIC_OPENCODE_PATH", str(program))
+    settings = Settings(acp={"any": AcpSettings([str(program)])})
     with pytest.raises(UntrustedProjectError):
-        async with require_provider(agent, Settings()).open(SessionOptions(cwd=visit.place)):
+        async with require_provider(agent, settings).open(SessionOptions(cwd=visit.place)):
             pass
 
 

@@ -23,7 +23,7 @@ from tests.providers.test_mcp_switching import Sandbox, sandbox
 from tests.providers.turns import end_of, turn
 from tests.support.entity_files import write
 
-FULL = ("opencode", "copilot", "acp:opencode", "acp:copilot")  # slow to start
+FULL = ("opencode", "copilot")  # slow to start
 EVERY = [pytest.param("claude", marks=pytest.mark.ci), *(pytest.param(name, marks=pytest.mark.full) for name in FULL)]
 BY_MODULE = [sys.executable, "-m", "users_server"]
 NPX = shutil.which("npx") or "npx"

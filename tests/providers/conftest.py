@@ -9,10 +9,9 @@ import pytest
 HERE = Path(__file__).parent
 # Folders of tests for one adapter. Tests of its contract and of untrusted projects always run.
 SLOW = (HERE / "acp", HERE / "copilot", HERE / "opencode")
-ALWAYS = {
-    HERE / "acp" / name
-    for name in ("test_opencode_contract.py", "test_copilot_contract.py", "test_protocol.py", "test_trust.py")
-} | {HERE / agent / "test_trust.py" for agent in ("copilot", "opencode")}
+ALWAYS = {HERE / "acp" / name for name in ("test_names.py", "test_protocol.py", "test_real_programs.py")} | {
+    HERE / agent / "test_trust.py" for agent in ("acp", "copilot", "opencode")
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -51,7 +51,7 @@ async def passed(project: Project, agent: str, *, trusted: bool = False) -> list
     return sorted(server.name for server in passed_on)
 
 
-@pytest.mark.parametrize("agent", ["claude", "opencode", "copilot", "acp:opencode"])
+@pytest.mark.parametrize("agent", ["claude", "opencode", "copilot"])
 async def test_by_default_only_servers_of_atomics_own_files_are_passed(project: Project, agent: str) -> None:
     assert await passed(project, agent) == ["u-atomic"]
     assert await passed(project, agent, trusted=True) == ["p-atomic", "u-atomic"]
@@ -63,7 +63,6 @@ async def test_by_default_only_servers_of_atomics_own_files_are_passed(project: 
     [
         ("claude", {"p-claude", "u-claude"}),
         ("opencode", {"p-opencode", "u-opencode"}),
-        ("acp:opencode", {"p-opencode", "u-opencode"}),
         ("copilot", {"u-copilot"}),
     ],
 )

@@ -30,9 +30,8 @@ pytestmark = pytest.mark.ci
 BOX = Path(__file__).with_name("two_tools.py")
 PLUS = {"a": 40, "b": 2}
 MINUS = {"a": 50, "b": 2}
-FULL = ("opencode", "copilot", "acp:opencode", "acp:copilot")  # starting them takes seconds
+FULL = ("opencode", "copilot")  # starting them takes seconds
 EVERY = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in FULL)]
-SELECTING = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in ("opencode", "copilot", "acp:copilot"))]
 
 
 class Sandbox(AgentSandbox):
@@ -95,7 +94,7 @@ async def test_a_disabled_server_is_not_started(agent: str, tmp_path: Path) -> N
         assert (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize("agent", SELECTING)
+@pytest.mark.parametrize("agent", EVERY)
 async def test_only_the_named_tools_of_a_configured_server_are_available(agent: str, tmp_path: Path) -> None:
     words = AGENTS[agent].words
     scripts: dict[str, Script] = {

@@ -133,8 +133,6 @@ def run_step(step: dict[str, Any], prompt: str, cwd: str) -> dict[str, Any] | No
             send(value)
         case "pause":
             time.sleep(value)
-        case "log":
-            print(value, file=sys.stderr, flush=True)
         case "exit":
             print("the puppet breaks", file=sys.stderr, flush=True)
             os._exit(value)

@@ -37,7 +37,7 @@ class ForSession(msgspec.Struct, frozen=True):
 
 
 def for_session(found: McpList, agent: str, *, trusted: bool) -> ForSession:
-    """Return the servers for a session of an agent (`claude`, `acp:opencode`, ...)."""
+    """Return the servers for a session of an agent (`claude`, `acp:claude`, ...)."""
     passed: list[McpEntry] = []
     own: list[McpEntry] = []
     for entry in found.usable(trusted=trusted):

@@ -25,6 +25,8 @@ _NEEDS = {
     "acp": "name the agent: acp:gemini, acp:codex, or one of [acp.NAME] in the configuration",
     "replay": "name the recording: replay:FILE",
 }
+# Their own protocols offer more than ACP. A command of the configuration is used as it is.
+_NATIVE = ("opencode", "copilot")
 
 
 def require_provider(name: str, settings: Settings | None = None) -> AgentProvider:
@@ -39,7 +41,11 @@ def require_provider(name: str, settings: Settings | None = None) -> AgentProvid
         raise UnknownProviderError(name, PROVIDERS)
     if kind in _NEEDS and not detail:
         raise ProviderError(f'"{name}" is incomplete', provider=name, remedy=_NEEDS[kind])
+    settings = settings or load_settings()
+    if kind == "acp" and detail in _NATIVE and detail not in settings.acp:
+        kind = detail
+        detail = ""
     module, class_name = _ADAPTERS[kind]
     adapter = getattr(import_module(module), class_name)
     arguments: Sequence[object] = (detail,) if detail else ()
-    return cast("AgentProvider", adapter(*arguments, settings or load_settings()))
+    return cast("AgentProvider", adapter(*arguments, settings))

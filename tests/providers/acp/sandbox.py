@@ -1,30 +1,17 @@
-"""Run agents over ACP with their own home folder and work folder."""
+"""Run the puppet, an ACP agent that does what its prompt says."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 from atomic.config import AcpSettings, Settings
 from atomic.providers import AgentEvent, AgentSession, SessionOptions, require_provider
-from atomic.testing.model_server import ModelServer, Script, copilot_env, opencode_env
-from tests.providers.sandbox import Sandbox
 from tests.providers.turns import turn
 from tests.support.fake_acp import PROGRAM, steps
-from tests.support.programs import CACHE
-
-
-@asynccontextmanager
-async def sandbox(agent: str, folder: Path, scripts: Mapping[str, Script]) -> AsyncGenerator[Sandbox]:
-    async with ModelServer(scripts) as server:
-        if agent == "acp:copilot":
-            yield Sandbox(agent, server, folder, partial(copilot_env, server, cache=CACHE / "copilot"))
-        else:
-            yield Sandbox(agent, server, folder, partial(opencode_env, server))
 
 
 def puppet_settings(*flags: str, **more: Any) -> Settings:

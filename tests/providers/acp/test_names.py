@@ -48,6 +48,13 @@ async def test_the_configuration_overrides_a_known_agent() -> None:
     assert (health.ok, health.version, health.program) == (True, "1.2.3", command[0])
 
 
+@pytest.mark.parametrize("name", ["opencode", "copilot"])
+def test_an_agent_with_an_adapter_of_its_own_does_not_use_the_protocol(name: str) -> None:
+    assert require_provider(f"acp:{name}", Settings()).name == name
+    configured = Settings(acp={name: AcpSettings([name, "acp"])})
+    assert require_provider(f"acp:{name}", configured).name == f"acp:{name}"
+
+
 def test_invalid_settings_are_refused() -> None:
     with pytest.raises(ProviderError, match="empty command"):
         require_provider("acp:x", Settings(acp={"x": AcpSettings([])}))
@@ -59,7 +66,6 @@ def test_an_agent_gets_its_own_keys_and_no_others(monkeypatch: pytest.MonkeyPatc
     keys = (
         "GEMINI_API_KEY",
         "OPENAI_API_KEY",
-        "COPILOT_PROVIDER_API_KEY",
         "ANTHROPIC_API_KEY",
         "MY_TOKEN",
         "PUPPET_KEY",
@@ -71,12 +77,11 @@ def test_an_agent_gets_its_own_keys_and_no_others(monkeypatch: pytest.MonkeyPatc
         name: {
             key for key in keys if key in environment(find_agent(name, settings), settings, SessionOptions(), tmp_path)
         }
-        for name in ("gemini", "codex", "copilot", "claude", "puppet")
+        for name in ("gemini", "codex", "claude", "puppet")
     }
     assert own == {
         "gemini": {"GEMINI_API_KEY", "MY_TOKEN"},
         "codex": {"OPENAI_API_KEY", "MY_TOKEN"},
-        "copilot": {"COPILOT_PROVIDER_API_KEY", "MY_TOKEN"},
         "claude": {"ANTHROPIC_API_KEY", "MY_TOKEN"},
         "puppet": {"MY_TOKEN"},
     }

@@ -99,7 +99,7 @@ async def test_a_sub_agent_is_reported_with_its_tools(tmp_path: Path) -> None:
             call(rawInput=given, status="in_progress"),
             call("t2", rawInput={"command": "true"}, _meta=inner),
             progress("t2", status="completed", content=content("ran")),
-            progress(status="completed", content=content("<task_result>\nPART\n</task_result>")),
+            progress(status="completed", content=content("PART")),
             {"say": "After."},
         )
     assert all_of(SubagentStarted, events) == [SubagentStarted("t1", "worker", "Do it.")]

@@ -150,22 +150,6 @@ async def test_a_program_that_answers_while_it_ends_gets_no_other_prompt(tmp_pat
         await stopping[0]
 
 
-async def test_endless_retries_end_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atomic.providers.acp.limits.PATIENCE", 0.5)
-    line = (
-        'level=ERROR message="stream error" providerID=x small={small} agent=build error.error="AI_APICallError: {why}"'
-    )
-    async with open_puppet(tmp_path) as session:
-        limit = {"log": line.format(small="false", why="too many requests")}
-        end = end_of(await run_steps(session, {"say": "a"}, limit, {"wait": True}))
-        assert end.reason is EndReason.LIMIT
-        assert "too many requests" in (end.error or "")
-        failures = [{"log": line.format(small="false", why="it broke")}] * 4
-        assert end_of(await run_steps(session, *failures, {"wait": True})).reason is EndReason.ERROR
-        title = {"log": line.format(small="true", why="too many requests")}
-        assert end_of(await run_steps(session, title, {"pause": 3}, {"say": "Done."})).reason is EndReason.DONE
-
-
 async def test_processes_in_other_sessions_end_with_the_session(tmp_path: Path) -> None:
     """Agents run shells in their own process sessions, outside the agent's group."""
     async with open_puppet(tmp_path) as session:

@@ -22,8 +22,6 @@ COLUMNS = {
     "claude": "Claude Code, the program in the wheel of its SDK or your own",
     "opencode": "OpenCode, through `opencode serve`",
     "copilot": "GitHub Copilot, the CLI as a server on its standard streams",
-    "acp:opencode": "OpenCode, through the Agent Client Protocol",
-    "acp:copilot": "GitHub Copilot, through the Agent Client Protocol",
     REPLAY: "a recording, made of the same case with Claude Code",
 }
 PASSED = "yes"
@@ -68,8 +66,6 @@ def read_results(file: Path) -> dict[tuple[str, str], str]:
 def _agent_of(module: str) -> str | None:
     """Return the agent of a test module."""
     folder, _, name = module.rpartition(".test_")
-    if folder.endswith("acp") and name.endswith("_contract"):
-        return f"acp:{name.removesuffix('_contract')}"
     return name if folder.endswith("conformance") and name in COLUMNS else None
 
 

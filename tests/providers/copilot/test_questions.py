@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from atomic.providers import EndReason, Question
-from atomic.providers.copilot.questions import Form
+from atomic.providers.forms import Form
 from atomic.testing.model_server import Call, Script
 from tests.providers.copilot.sandbox import Sandbox, shared_sandbox, task
 from tests.providers.turns import end, end_of, turn

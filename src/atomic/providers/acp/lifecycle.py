@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from atomic.base.errors import suggest
-from atomic.processes.temporary_folders import temporary_prefix
-from atomic.providers.acp.client import Client
-from atomic.providers.acp.launch import Launch, Server, protocol_servers
-from atomic.providers.acp.limits import RetryMonitor
-from atomic.providers.acp.messages import ConfigOption, McpKinds, Opened
+from atomic.providers.acp.launch import Launch, Server
+from atomic.providers.acp.messages import ConfigOption, Opened
 from atomic.providers.acp.program import AcpProgram, RefusedError, running_agent
+from atomic.providers.acp.questions import Client
 from atomic.providers.acp.translate import Translator
 from atomic.providers.base import ModelInfo
 from atomic.providers.errors import ProgramFailedError, ProviderError, UnsupportedError
@@ -32,17 +28,15 @@ class Lifecycle:
         *,
         client: Client,
         translator: Translator,
-        retries: RetryMonitor,
         left_out: Callable[[str], None],
     ) -> None:
         self.id = ""
-        self.model = None if launch.agent.quirks.model_flag else launch.options.model
+        self.model = None if launch.agent.known.model_flag else launch.options.model
         self.is_empty = launch.options.resume is None  # without a prompt, it may not be stored
         self._launch = launch
         self._left_out = left_out  # receives messages about unsupported servers
         self._client = client
         self._translator = translator
-        self._retries = retries
         self._program: AcpProgram | None = None
         self._stack = AsyncExitStack()  # ends the program
         self._changing = asyncio.Lock()  # one start or end at a time
@@ -79,49 +73,32 @@ class Lifecycle:
         self.model = model
 
     async def _start(self) -> None:
+        launch = self._launch
+        provider = launch.agent.provider
         seconds = start_seconds()
         limit = asyncio.timeout(seconds)
         try:
-            async with limit:
-                await self._start_in_time()
+            async with limit, AsyncExitStack() as stack:
+                running = running_agent(launch, self._client, self._translator)
+                program = await stack.enter_async_context(running)
+                await program.initialize(may_ask=launch.options.ask is not None)
+                servers = launch.servers(program.can.mcp_capabilities, self._left_out)
+                opened = await self._open(program, servers)
+                self._translator.program_started(self.id, opened.config_options)
+                if self.model is not None:
+                    await self._choose_model(program, self.model)
+                self._stack = stack.pop_all()
+                self._program = program
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            provider = self._launch.agent.provider
             raise not_started(provider, provider, seconds) from error
-
-    async def _start_in_time(self) -> None:
-        launch = self._launch
-        agent = launch.agent
-        async with AsyncExitStack() as stack:
-            folder = Path(stack.enter_context(TemporaryDirectory(prefix=temporary_prefix("acp"))))
-            program, child = await stack.enter_async_context(
-                running_agent(
-                    launch.argv(folder), agent, self._client, self._translator, cwd=str(launch.cwd), env=launch.env
-                )
-            )
-            child.on_stderr = self._retries.receive
-            await program.initialize(may_ask=launch.options.ask is not None)
-            opened = await self._open(program, self._servers(program.can.mcp_capabilities))
-            self._translator.program_started(self.id, opened.config_options)
-            if self.model is not None:
-                await self._choose_model(program, self.model)
-            self._stack = stack.pop_all()
-            self._program = program
 
     async def _end(self) -> None:
         self._program = None
         stack = self._stack
         self._stack = AsyncExitStack()
         await stack.aclose()
-
-    def _servers(self, takes: McpKinds) -> list[Server]:
-        provider = self._launch.agent.provider
-        if self._launch.own_servers and not takes.http:
-            raise UnsupportedError(
-                f"{provider} cannot take custom tools: it does not support MCP servers over HTTP", provider=provider
-            )
-        return protocol_servers(self._launch.protocol_servers, takes, provider, self._left_out)
 
     async def _open(self, program: AcpProgram, servers: Sequence[Server]) -> Opened:
         cwd = str(self._launch.cwd)
@@ -143,11 +120,15 @@ class Lifecycle:
         return opened
 
     async def _choose_model(self, program: AcpProgram, model: str) -> None:
-        agent = self._launch.agent
-        option, value = model_choice(
-            self._translator.options, model, provider=agent.provider, any_model=agent.quirks.any_model
-        )
-        self._translator.options = await program.choose(self.id, option, value)
+        provider = self._launch.agent.provider
+        option = _model_option(self._translator.options)
+        if option is None:
+            raise UnsupportedError(f"{provider} does not support choosing the model", provider=provider)
+        known = [one.id for one in _choices(option)]
+        if model not in known:
+            hint = suggest(model, known, otherwise=f"it has: {', '.join(known[:10])}")
+            raise ProviderError(f'{provider} has no model "{model}"', provider=provider, remedy=hint)
+        self._translator.options = await program.choose(self.id, option.id, model)
 
 
 def models_of(options: Sequence[ConfigOption]) -> list[ModelInfo]:
@@ -160,21 +141,6 @@ def current_model(options: Sequence[ConfigOption]) -> str:
     """Return the model that is chosen now, or "" where the agent does not report it."""
     option = _model_option(options)
     return option.current_value if option is not None and isinstance(option.current_value, str) else ""
-
-
-def model_choice(options: Sequence[ConfigOption], model: str, *, provider: str, any_model: bool) -> tuple[str, str]:
-    """Return the option and value that select a model.
-
-    Raise ProviderError with the nearest model on offer.
-    """
-    option = _model_option(options)
-    known = [] if option is None else [one.id for one in _choices(option)]
-    if model in known or any_model:
-        return (MODEL if option is None else option.id), model
-    if option is None:
-        raise UnsupportedError(f"{provider} does not support choosing the model", provider=provider)
-    hint = suggest(model, known, otherwise=f"it has: {', '.join(known[:10])}")
-    raise ProviderError(f'{provider} has no model "{model}"', provider=provider, remedy=hint)
 
 
 def _model_option(options: Sequence[ConfigOption]) -> ConfigOption | None:

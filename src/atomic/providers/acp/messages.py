@@ -208,16 +208,6 @@ class UsageUpdate(_Update, frozen=True):
     cost: Cost | None = None
 
 
-class Command(_Message, frozen=True):
-    name: str
-
-
-class CommandsUpdate(_Update, frozen=True):
-    """The agent's own commands."""
-
-    available_commands: tuple[Command, ...]
-
-
 class OptionsUpdate(_Update, frozen=True):
     """The changed options; also the answer to setting one."""
 
@@ -229,7 +219,6 @@ Update: TypeAlias = _Update
 UPDATES: Mapping[str, type[Update]] = {
     "agent_message_chunk": MessageChunk,
     "agent_thought_chunk": ThoughtChunk,
-    "available_commands_update": CommandsUpdate,
     "config_option_update": OptionsUpdate,
     "plan": Plan,
     "plan_removed": PlanRemoved,
@@ -238,7 +227,7 @@ UPDATES: Mapping[str, type[Update]] = {
     "tool_call_update": ToolCall,
     "usage_update": UsageUpdate,
 }
-IGNORED = frozenset({"current_mode_update", "session_info_update", "user_message_chunk"})
+IGNORED = frozenset({"available_commands_update", "current_mode_update", "session_info_update", "user_message_chunk"})
 
 
 # Requests
@@ -260,42 +249,12 @@ class PermissionRequest(_Message, frozen=True):
     options: tuple[PermissionOption, ...]
 
 
-class FormChoice(_Message, frozen=True):
-    const: str
-    title: str
-    description: str | None = None
-
-
-class FormItems(_Message, frozen=True):
-    """The choices of a field with several values."""
-
-    enum: tuple[str, ...] | None = None
-    any_of: tuple[FormChoice, ...] | None = None
-
-
-class FormField(_Message, frozen=True):
-    """A field of a form, of any type."""
-
-    type: str
-    title: str | None = None
-    description: str | None = None
-    default: Any = None
-    enum: tuple[str, ...] | None = None
-    one_of: tuple[FormChoice, ...] | None = None
-    items: FormItems | None = None
-
-
-class FormSchema(_Message, frozen=True):
-    properties: dict[str, FormField] | None = None
-    required: tuple[str, ...] | None = None
-
-
 class Elicitation(_Message, frozen=True):
     """A request to fill in a form, or to visit a page."""
 
     message: str
     mode: str
-    requested_schema: FormSchema | None = None
+    requested_schema: dict[str, Any] | None = None
 
 
 def as_object(data: Any) -> dict[str, Any]:

@@ -12,8 +12,7 @@ import msgspec
 import atomic
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
 from atomic.providers.acp.agents import Agent
-from atomic.providers.acp.client import Client
-from atomic.providers.acp.launch import Server
+from atomic.providers.acp.launch import Launch, Server
 from atomic.providers.acp.messages import (
     VERSION,
     Begun,
@@ -28,6 +27,7 @@ from atomic.providers.acp.messages import (
     read,
     text_at,
 )
+from atomic.providers.acp.questions import Client
 from atomic.providers.acp.translate import Translator
 from atomic.providers.errors import NotLoggedInError, ProgramFailedError, ProviderError, UnsupportedError
 from atomic.providers.jsonrpc import Json, JsonRpc, JsonRpcError, LineFraming, ProcessExitedError
@@ -229,22 +229,20 @@ class AcpProgram:
 
 
 @asynccontextmanager
-async def running_agent(
-    argv: Sequence[str], agent: Agent, client: Client, translator: Translator, *, cwd: str, env: Mapping[str, str]
-) -> AsyncGenerator[tuple[AcpProgram, Program]]:
+async def running_agent(launch: Launch, client: Client, translator: Translator) -> AsyncGenerator[AcpProgram]:
     """Run the program in this context; leaving it ends all its processes.
 
     Raise ProgramFailedError.
     """
     mark = new_mark()
     try:
-        async with running(*argv, cwd=cwd, env={**env, **mark}) as program:
-            agent_program = AcpProgram(program, agent, client, translator)
+        async with running(*launch.argv, cwd=str(launch.cwd), env={**launch.env, **mark}) as child:
+            program = AcpProgram(child, launch.agent, client, translator)
             try:
-                yield agent_program, program
+                yield program
             finally:
-                await agent_program.close()
+                await program.close()
     except ExecError as error:
-        raise ProgramFailedError(str(error), provider=agent.provider) from error
+        raise ProgramFailedError(str(error), provider=launch.agent.provider) from error
     finally:
         await end_marked(mark)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from atomic.base.untrusted_files import read_start
 from atomic.config import main_checkout, up_to_repository
-from atomic.providers.opencode.project_files import project_code
 
 _HEAD = 64 * 1024  # bytes; settings that run code are at the beginning of a file
 
@@ -26,8 +25,6 @@ def find_project_code(agent: str, cwd: Path) -> list[str]:
     cwd = cwd.resolve()
     checks = _CHECKS[agent] if agent in _CHECKS else [check for checks in _CHECKS.values() for check in checks]
     found = [file for folder in _folders(cwd) for check in checks for file in check(folder)]
-    if agent == "opencode" or agent not in _CHECKS:
-        found += project_code(cwd)
     return [os.path.relpath(file, cwd) for file in dict.fromkeys(found)]
 
 
@@ -71,7 +68,7 @@ def _beginning(file: Path) -> str:
 
 _CLAUDE_SETTINGS = _files(".claude/settings.json", ".claude/settings.local.json", ".mcp.json")
 
-# By agent. `project_code` finds the files of OpenCode.
+# By agent. Copilot and OpenCode start over ACP only as programs of the configuration.
 _CHECKS: Mapping[str, Sequence[Check]] = {
     "claude": (
         _CLAUDE_SETTINGS,
@@ -86,5 +83,14 @@ _CHECKS: Mapping[str, Sequence[Check]] = {
         _files_containing("mcp|hook", ".github/agents/**/*.md", ".claude/agents/**/*.md"),
     ),
     "gemini": (_files(".gemini/settings.json", ".gemini/.env", ".gemini/extensions/*", ".gemini/hooks/*"),),
-    "opencode": (),
+    "opencode": (
+        _files(".opencode/plugin/*", ".opencode/plugins/*", ".opencode/tool/*", ".opencode/tools/*"),
+        _files_containing(
+            "plugin|reference|mcp|lsp|formatter",
+            "opencode.json",
+            "opencode.jsonc",
+            ".opencode/opencode.json",
+            ".opencode/opencode.jsonc",
+        ),
+    ),
 }

@@ -34,7 +34,7 @@ class AcpProvider(LiveProvider):
         super().__init__(settings)
         self._agent = find_agent(detail, settings)
         self.name = self._agent.provider
-        self.capabilities = self._agent.capabilities
+        self.capabilities = self._agent.known.can
         common = settings.provider("acp")
         if common.path or common.args:
             raise ProviderError(
@@ -61,7 +61,7 @@ class AcpProvider(LiveProvider):
         Only a session can show whether it is logged in.
         """
         try:
-            program, *args = command_line(self._agent, self.settings)
+            program, *args = command_line(self._agent)
         except ProviderError as error:
             return Health(False, remedy=str(error))
         words = args if self._agent.command else []

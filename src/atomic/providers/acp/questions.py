@@ -1,117 +1,98 @@
-"""Convert a form of an agent to questions, and their answers to the form's content."""
+"""Answer an agent's requests: permission for tools, and questions to the user."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
 
-from atomic.providers.acp.messages import Elicitation, FormChoice, FormField
-from atomic.questions import Option, Question
+import msgspec
 
-_YES = "Yes"
-_NO = "No"
-_KINDS = frozenset({"string", "number", "integer", "boolean", "array"})
+from atomic.providers.acp.messages import Elicitation, PermissionRequest
+from atomic.providers.base import Ask
+from atomic.providers.events import QuestionAsked
+from atomic.providers.forms import Form
+from atomic.providers.jsonrpc import Json, no_method
+from atomic.questions import Question
+
+_PERMISSIONS = ("allow_once", "allow_always")
+_DECLINED = {"action": "decline"}
+
+_log = logging.getLogger(__name__)
 
 
-class Form:
-    """A question for each field."""
+class Client:
+    """Answers the requests of an agent; it offers neither files nor terminals."""
 
-    def __init__(self, message: str, fields: dict[str, FormField], required: Sequence[str]) -> None:
-        self._fields = fields
-        self._required = frozenset(required)
-        self.questions = tuple(
-            Question(
-                _text(name, field, message if len(fields) == 1 else ""),
-                options=[Option(choice.title, choice.description or "") for choice in _choices(field)],
-                multi_select=field.type == "array",
-                default=_default(field),
-                header=field.title or name,
-                id=name,
-            )
-            for name, field in fields.items()
-        )
+    def __init__(
+        self, ask: Ask | None, *, allowed: Callable[[str], None], asked: Callable[[QuestionAsked], None]
+    ) -> None:
+        self._ask = ask
+        self._allowed = allowed
+        self._asked = asked
+        self._open: set[asyncio.Task[Sequence[Sequence[str]]]] = set()  # questions without an answer
 
-    def filled(self, answers: Sequence[Sequence[str]]) -> dict[str, Any] | None:
-        """Return the content.
+    def give_up(self) -> None:
+        """Cancel open questions: the turn ends."""
+        for question in self._open:
+            question.cancel()
 
-        None if an answer is missing or does not fit its field.
+    async def answer(self, method: str, params: Json) -> Json:
+        """Answer a request.
+
+        Raise JsonRpcError for an unknown method, msgspec.ValidationError for an unknown
+        shape.
         """
-        contents: dict[str, Any] = {}
-        for (name, field), labels in zip(self._fields.items(), answers, strict=True):
-            if labels:
-                contents[name] = _value(field, labels)
-        complete = contents.keys() >= self._required and None not in contents.values()
-        return contents if complete else None
-
-
-def read_form(request: Elicitation) -> Form | None:
-    """Return the form; None without one, or if a field is of an unknown kind."""
-    schema = request.requested_schema
-    fields = {} if schema is None else schema.properties or {}
-    if schema is None or not all(map(_is_known, fields.values())):
-        return None
-    return Form(request.message, fields, schema.required or ())
-
-
-def _is_known(field: FormField) -> bool:
-    items = field.items
-    has_items = items is not None and (items.any_of is not None or items.enum is not None)
-    return field.type in _KINDS and (has_items or field.type != "array")
-
-
-def _text(name: str, field: FormField, message: str) -> str:
-    """Combine message, title and description of a field without repetition."""
-    parts: list[str] = []
-    for text in (message, field.title, field.description):
-        if text and not any(text.lower() in other.lower() for other in parts):
-            parts.append(text)
-    return "\n".join(parts) or name
-
-
-def _plain(words: Sequence[str]) -> list[FormChoice]:
-    return [FormChoice(word, word) for word in words]
-
-
-def _choices(field: FormField) -> Sequence[FormChoice]:
-    """Return the choices; none means free text."""
-    match field.type:
-        case "string":
-            return field.one_of or _plain(field.enum or ())
-        case "boolean":
-            return _plain((_YES, _NO))
-        case "array" if field.items is not None:
-            return field.items.any_of or _plain(field.items.enum or ())
-        case _:
-            return ()
-
-
-def _default(field: FormField) -> str | None:
-    match field.type, field.default:
-        case "string", str(word):
-            return next((choice.title for choice in _choices(field) if choice.const == word), word)
-        case "boolean", bool(yes):
-            return _YES if yes else _NO
-        case "number" | "integer", int(number) | float(number):
-            return str(number)
-        case _:
-            return None
-
-
-def _value(field: FormField, labels: Sequence[str]) -> Any:
-    """Return the value of the labels, None if they do not fit the field."""
-    values = {choice.title: choice.const for choice in _choices(field)}
-    chosen = [values.get(label, label) for label in labels]
-    try:
-        match field.type:
-            case "array":
-                return chosen
-            case "boolean":
-                return {_YES: True, _NO: False}.get(chosen[0])
-            case "integer":
-                return int(chosen[0])
-            case "number":
-                return float(chosen[0])
+        match method:
+            case "session/request_permission":
+                return {"outcome": self._permission(msgspec.convert(params, PermissionRequest))}
+            case "elicitation/create":
+                return await self._elicitation(msgspec.convert(params, Elicitation))
             case _:
-                return ", ".join(chosen)
-    except ValueError:
-        return None
+                return await no_method(method, params)
+
+    def _permission(self, request: PermissionRequest) -> Json:
+        """Allow it at once, because no user may be there to answer."""
+        self._allowed(request.tool_call.tool_call_id)
+        for kind in _PERMISSIONS:
+            for option in request.options:
+                if option.kind == kind:
+                    return {"outcome": "selected", "optionId": option.option_id}
+        return {"outcome": "cancelled"}
+
+    async def _elicitation(self, request: Elicitation) -> Json:
+        """Ask the user to fill in a form, field by field.
+
+        Decline requests to visit a page.
+        """
+        if self._ask is None or request.mode != "form" or request.requested_schema is None:
+            return _DECLINED
+        form = Form(request.message, request.requested_schema)
+        if not form.is_supported:
+            return _DECLINED
+        self._asked(QuestionAsked(form.questions))
+        answers = await self._answers(self._ask, form.questions)
+        if answers is None:
+            return {"action": "cancel"}
+        values = form.values(answers)
+        return {"action": "accept", "content": values} if form.accepts(values) else _DECLINED
+
+    async def _answers(self, ask: Ask, questions: Sequence[Question]) -> Sequence[Sequence[str]] | None:
+        """Return the answers, None if there was no answer."""
+
+        async def answered() -> Sequence[Sequence[str]]:
+            return await ask(questions)
+
+        asking = asyncio.create_task(answered())
+        self._open.add(asking)
+        try:
+            await asyncio.wait({asking})
+            if asking.cancelled():
+                return None
+            if (error := asking.exception()) is not None:  # an error of the caller's `ask`: cancel the form
+                _log.error("could not ask the user a question", exc_info=error)
+                return None
+            return asking.result()
+        finally:
+            asking.cancel()
+            self._open.discard(asking)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from atomic.providers.acp.agents import Quirks
 from atomic.providers.acp.messages import (
     IGNORED,
     UPDATES,
-    CommandsUpdate,
     ConfigOption,
     MessageChunk,
     OptionsUpdate,
@@ -22,6 +18,7 @@ from atomic.providers.acp.messages import (
     PlanRemoved,
     PlanUpdate,
     ThoughtChunk,
+    Tokens,
     ToolCall,
     Update,
     UsageUpdate,
@@ -29,56 +26,83 @@ from atomic.providers.acp.messages import (
     read,
     text_at,
 )
-from atomic.providers.acp.tool_calls import ToolCalls
-from atomic.providers.acp.usage import Meters
+from atomic.providers.acp.tool_calls import ToolCalls, subagent_of
+from atomic.providers.base import ContextUsage
 from atomic.providers.events import (
     AgentEvent,
-    Notice,
     PlanChanged,
     PlanItem,
     SubagentStarted,
     TextDelta,
     ThinkingDelta,
+    Usage,
     UsageReported,
 )
 from atomic.providers.turn import Turn
 
-_PROGRAM_MESSAGE = re.compile(r"(Info|Warning|Error): (?=\S)")
+
+class Meters:
+    """Counters of a session, from which each turn's share is computed."""
+
+    def __init__(self, *, is_new: bool) -> None:
+        self.context = ContextUsage()
+        self._cost: float | None = None  # of the session, as last reported
+        # The earlier cost of a resumed session is unknown.
+        self._paid: float | None = 0.0 if is_new else None
+
+    def update(self, usage: UsageUpdate) -> None:
+        self.context = ContextUsage(usage.used, usage.size)
+        if usage.cost is not None and usage.cost.currency == "USD":
+            self._cost = usage.cost.amount
+
+    def interim(self) -> Usage | None:
+        """Return the cost of the turn since the last call; None if unknown or 0."""
+        cost = self._turn_cost()
+        return Usage(cost=cost) if cost else None
+
+    def turn(self, reported: Tokens | None) -> Usage | None:
+        """Return the usage of an ended turn without the interim cost.
+
+        None if unknown.
+        """
+        cost = self._turn_cost()
+        if reported is None:
+            return Usage(cost=cost) if cost else None
+        # The total shows whether cached tokens are part of the input.
+        rest = reported.total_tokens - reported.output_tokens - (reported.thought_tokens or 0)
+        read = max(reported.input_tokens, rest)
+        return Usage(read, reported.output_tokens, reported.cached_read_tokens or 0, cost)
+
+    def _turn_cost(self) -> float | None:
+        if self._cost is None:
+            return None
+        before = self._paid
+        self._paid = self._cost
+        return None if before is None else max(0.0, self._cost - before)
 
 
 class Translator:
     """Receives the updates of one session; between turns it only keeps the state."""
 
-    def __init__(self, quirks: Quirks, meters: Meters, *, has_own_tools: bool = False) -> None:
+    def __init__(self, meters: Meters, *, has_own_tools: bool = False) -> None:
         self.meters = meters
         self.options: Sequence[ConfigOption] = ()
-        self.error: str | None = None  # reported as text; only the last message of a turn counts
         self.has_answered = False  # in this turn
-        self._quirks = quirks
         self._has_own_tools = has_own_tools
         self._session = ""
-        self._commands: asyncio.Future[frozenset[str]] = asyncio.get_running_loop().create_future()
         self._turn: Turn | None = None
-        self._calls = ToolCalls(quirks, has_own_tools=has_own_tools)
+        self._calls = ToolCalls(has_own_tools=has_own_tools)
         self._message: str | None = None
-        self.moved = asyncio.get_running_loop().time()  # the last update
-        self.worked = self.moved  # the last progress of the work
 
     def program_started(self, session: str, options: Sequence[ConfigOption]) -> None:
         """Note that a program has opened the session."""
         self._session = session
         self.options = options
-        self.meters.program_started()
-
-    async def known_commands(self) -> frozenset[str]:
-        """Return the agent's own commands, once it has reported them."""
-        return await asyncio.shield(self._commands)
 
     def begin(self, turn: Turn) -> None:
         self._turn = turn
-        self._calls = ToolCalls(self._quirks, has_own_tools=self._has_own_tools)
+        self._calls = ToolCalls(has_own_tools=self._has_own_tools)
         self._message = None
-        self.error = None
         self.has_answered = False
 
     def finish(self, reason: str) -> None:
@@ -92,8 +116,6 @@ class Translator:
                 return
             if isinstance(event, SubagentStarted) and event.agent is None:
                 self._turn.begin_message()  # a new message follows, as after a tool
-            if not isinstance(event, (TextDelta, ThinkingDelta, Notice)):
-                self.worked = asyncio.get_running_loop().time()
             self._turn.emit(event)
 
     def note_unknown(self, kind: str) -> None:
@@ -106,7 +128,6 @@ class Translator:
 
     def receive(self, params: Mapping[str, Any]) -> None:
         """Handle one update."""
-        self.moved = asyncio.get_running_loop().time()
         if self._turn is not None and params.get("sessionId") != self._session:
             self.note_unknown("an update of another session")
             return
@@ -123,24 +144,12 @@ class Translator:
         except msgspec.ValidationError:
             self.note_unknown(f"{kind} of an unknown shape")
             return
-        self._keep(update)
+        if isinstance(update, UsageUpdate):
+            self.meters.update(update)
+        elif isinstance(update, OptionsUpdate):
+            self.options = update.config_options
         if self._turn is not None:
             self.emit(self._events(update))
-
-    def _keep(self, update: Update) -> None:
-        """Keep the state that is needed between turns, too."""
-        match update:
-            case UsageUpdate():
-                self.meters.update(update)
-            case OptionsUpdate():
-                self.options = update.config_options
-            case CommandsUpdate():
-                names = frozenset(command.name.removeprefix("/") for command in update.available_commands)
-                if self._commands.done():
-                    self._commands = asyncio.get_running_loop().create_future()
-                self._commands.set_result(names)
-            case _:
-                pass
 
     def _events(self, update: Update) -> list[AgentEvent]:
         match update:
@@ -168,46 +177,18 @@ class Translator:
         if text is None:
             self.note_unknown(f"a message with {chunk.content.type}")
             return []
-        if isinstance(chunk, MessageChunk):
-            return self._text(chunk, text)
-        return [ThinkingDelta(text, self._speaker(chunk))] if text else []
-
-    def _text(self, chunk: MessageChunk, text: str) -> list[AgentEvent]:
-        speaker = self._speaker(chunk)
-        found = _PROGRAM_MESSAGE.match(text) if self._quirks.prints_as_the_model else None
-        if found is not None:
-            return self._program_message(found[1], text[found.end() :])
-        self.error = None
         if not text:
             return []
-        if speaker is None:
+        agent = subagent_of(chunk.meta)
+        if isinstance(chunk, ThoughtChunk):
+            return [ThinkingDelta(text, agent)]
+        if agent is None:
             self.has_answered = True
-            self._follow(chunk.message_id)
-        return [TextDelta(text, speaker)]
-
-    def _program_message(self, kind: str, text: str) -> list[AgentEvent]:
-        """Report a message of the program, not of the model.
-
-        An error as the last message is the reason for the end of the turn.
-        """
-        if kind == "Error":
-            self.error = text
-        elif self._turn is not None and text.endswith("Retrying..."):
-            self._turn.begin_message()  # the answer starts again
-        return [Notice(text)]
-
-    def _speaker(self, chunk: MessageChunk | ThoughtChunk) -> str | None:
-        agent = self._calls.subagents.of(chunk.meta)
-        if agent is None and self._quirks.subagents_are_unnamed:
-            return self._calls.subagents.speaker()
-        return agent
-
-    def _follow(self, message: str | None) -> None:
-        """Start a new message if the id changed; its text is then the last one."""
-        if self._turn is not None and message is not None and message != self._message:
-            if self._message is not None:
-                self._turn.begin_message()
-            self._message = message
+            if self._turn is not None and chunk.message_id is not None and chunk.message_id != self._message:
+                if self._message is not None:
+                    self._turn.begin_message()  # its text is then the last one
+                self._message = chunk.message_id
+        return [TextDelta(text, agent)]
 
 
 def _plan(entries: Sequence[PlanEntry]) -> PlanChanged:

@@ -17,12 +17,12 @@ from atomic.providers.base import Capabilities, ContextUsage, SessionOptions
 from atomic.providers.copilot import messages
 from atomic.providers.copilot.connection import Connection, UnknownSessionError, copy_of
 from atomic.providers.copilot.launch import Setup
-from atomic.providers.copilot.questions import Form
 from atomic.providers.copilot.server import Server, shared_server
 from atomic.providers.copilot.subagents import Subagents, as_input
 from atomic.providers.copilot.translate import Translator
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.events import EndReason, Notice, PlanChanged, QuestionAsked
+from atomic.providers.forms import Form
 from atomic.providers.session import LiveSession
 from atomic.providers.turn import Turn, TurnTasks
 
@@ -200,9 +200,9 @@ class CopilotSession(LiveSession):
         if self.options.ask is None or wanted.mode == "url":
             await connection.answer_form(wanted.request_id, None)
             return
-        form = Form(wanted.message, wanted.requested_schema)
-        turn.emit(QuestionAsked(form.questions, agent))
         try:
+            form = Form(wanted.message, wanted.requested_schema)
+            turn.emit(QuestionAsked(form.questions, agent))
             answers = await self.options.ask(form.questions)
         except Exception:
             await connection.answer_form(wanted.request_id, None)

@@ -17,7 +17,7 @@ from atomic.providers.model_names import named_model
 from atomic.providers.opencode.tool_permissions import agent_permission
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
-NAMES = ("opencode.json", "opencode.jsonc")
+_NAMES = ("opencode.json", "opencode.jsonc")
 _REFERENCE = re.compile(r"\{env:([^}]+)\}")
 _ANY_REFERENCE = re.compile(r"\{(?=(?:env|file):)")
 _BRACE = "\ue000"  # a brace that must be escaped in the JSON, so that OpenCode finds no reference
@@ -53,7 +53,18 @@ def read_user_configuration(env: Mapping[str, str]) -> UserConfiguration:
     file cannot be read, or if OPENCODE_CONFIG_CONTENT is not JSON, because Atomic could
     not add to it.
     """
-    texts = [text for path in _files(env) if (text := find_settings(path)) is not None]
+    texts: list[str] = []
+    for path in _files(env):
+        try:
+            texts.append(read_bounded_text(path))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise ProviderError(
+                f"OpenCode's settings cannot be read: {path}: {error.strerror}",
+                provider="opencode",
+                remedy="make it a readable file of at most 1 MB, or move it away",
+            ) from error
     merged: dict[str, Any] = {}
     for text in texts:
         try:
@@ -63,23 +74,6 @@ def read_user_configuration(env: Mapping[str, str]) -> UserConfiguration:
     content = _content(env.get(CONTENT, ""))
     variables = frozenset(name for text in (*texts, env.get(CONTENT, "")) for name in _REFERENCE.findall(text))
     return UserConfiguration(merge(merged, content), content, variables)
-
-
-def find_settings(path: Path) -> str | None:
-    """Return the text of one of OpenCode's files, None if it does not exist.
-
-    Raise ProviderError.
-    """
-    try:
-        return read_bounded_text(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise ProviderError(
-            f"OpenCode's settings cannot be read: {path}: {error.strerror}",
-            provider="opencode",
-            remedy="make it a readable file of at most 1 MB, or move it away",
-        ) from error
 
 
 def config_folder(env: Mapping[str, str]) -> Path:
@@ -199,12 +193,12 @@ def split_model(id: str) -> tuple[str, str]:
 def _files(env: Mapping[str, str]) -> list[Path]:
     """Return the user's files; later ones win."""
     folder = config_folder(env)
-    found = [folder / "config.json", *(folder / name for name in NAMES)]
+    found = [folder / "config.json", *(folder / name for name in _NAMES)]
     if chosen := env.get("OPENCODE_CONFIG"):
         found.append(Path(chosen))
-    found += [_home(env) / ".opencode" / name for name in NAMES]
+    found += [_home(env) / ".opencode" / name for name in _NAMES]
     if folder_chosen := env.get("OPENCODE_CONFIG_DIR"):
-        found += [Path(folder_chosen) / name for name in NAMES]
+        found += [Path(folder_chosen) / name for name in _NAMES]
     return found
 
 

@@ -1,8 +1,13 @@
-"""The variables with keys of the model providers that OpenCode is to use."""
+"""The program's environment: the user's, with keys of the model providers in use only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from atomic.config import Settings
+from atomic.providers.base import SessionOptions
+from atomic.providers.environment import child_environment
+from atomic.providers.opencode.configuration import UserConfiguration, split_model
 
 # Variables whose names do not follow from the provider's, from OpenCode's own table.
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -78,3 +83,16 @@ def variables_of(providers: Iterable[str]) -> set[str]:
         prefix = "".join(letter if letter.isalnum() else "_" for letter in provider.upper())
         names.update(_NAMES.get(provider, ()), (f"{prefix}_{ending}" for ending in _ENDINGS))
     return names
+
+
+def environment(settings: Settings, user: UserConfiguration, options: SessionOptions) -> dict[str, str]:
+    """Return the user's variables, with keys of the model providers in use only."""
+    providers = user.providers() or set(USUAL)
+    if options.model is not None:
+        providers.add(split_model(options.model)[0])
+    variables = variables_of(providers) | user.variables
+    return child_environment(
+        ("OPENCODE_", *sorted(variables)),
+        passed=settings.env.pass_,
+        extra={**settings.provider("opencode").env, **(options.env or {})},
+    )

@@ -13,8 +13,7 @@ from atomic.processes import ExecError, execute
 from atomic.providers.base import Health, SessionOptions
 from atomic.providers.errors import ProviderError
 from atomic.providers.opencode.configuration import UserConfiguration, data_folder, read_user_configuration
-from atomic.providers.opencode.environment import USUAL, variables_of
-from atomic.providers.opencode.launch import environment
+from atomic.providers.opencode.environment import USUAL, environment, variables_of
 
 INSTALL = "npm install -g opencode-ai"
 _LOGIN = "run: opencode auth login, or set the key of a model provider, such as ANTHROPIC_API_KEY"

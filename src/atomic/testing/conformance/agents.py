@@ -104,10 +104,6 @@ COPILOT_WORDS = Words(
 )
 
 
-def _custom_over_mcp(tool: str, input: Mapping[str, Any]) -> Call:
-    return Call(f"atomic-{tool}", input)
-
-
 AGENTS: Mapping[str, Agent] = {
     "claude": Agent(
         name="claude",
@@ -127,19 +123,5 @@ AGENTS: Mapping[str, Agent] = {
         program="copilot",
         environment=lambda server, home, cache: copilot_env(server, home, cache=cache / "copilot"),
         words=COPILOT_WORDS,
-    ),
-    "acp:opencode": Agent(
-        name="acp:opencode",
-        program="opencode",
-        environment=lambda server, home, cache: opencode_env(server, home),
-        # Over ACP a structured answer is text.
-        words=msgspec.structs.replace(OPENCODE_WORDS, answer=COPILOT_WORDS.answer),
-        models=("scripted/scripted-1", "scripted/scripted-2"),
-    ),
-    "acp:copilot": Agent(
-        name="acp:copilot",
-        program="copilot",
-        environment=lambda server, home, cache: copilot_env(server, home, cache=cache / "copilot"),
-        words=msgspec.structs.replace(COPILOT_WORDS, custom=_custom_over_mcp),
     ),
 }
