@@ -35,9 +35,8 @@ from atomic.providers import (
     UsageReported,
     require_provider,
 )
-from atomic.providers.recorded_calls import find_call
 from atomic.providers.recording import RecordingError, read_recording
-from atomic.providers.replay import ReplayProvider
+from atomic.providers.replay import ReplayProvider, find_call
 from atomic.providers.session import STOP_SECONDS, LiveProvider
 from atomic.providers.turn import Turn
 from tests.providers.scripted import ScriptedProvider, ScriptedSession, end_of, read

@@ -22,6 +22,11 @@ _BRACKET = re.compile(r"""\{(?=\s{0,99}["}])|\[(?=\s{0,99}["\[{\]\d\-tfn])""")
 _WASTED = 1_000_000
 _MAX_DOCUMENTS = 1000  # that are tried per text
 
+# Keywords of a JSON Schema that contain schemas.
+_SCHEMAS_BY_NAME = ("properties", "$defs")
+_LISTS_OF_SCHEMAS = ("anyOf", "allOf", "oneOf", "prefixItems")
+_SCHEMAS = ("items", "additionalProperties")
+
 
 class Wanted(Generic[ValueT]):
     """A type and its JSON Schema, always of an object: other types are wrapped into
@@ -76,6 +81,25 @@ class Wanted(Generic[ValueT]):
             except UnreadableAnswerError as error:
                 problem = error
         raise problem
+
+
+def map_inner_schemas(
+    schema: Mapping[str, Any], change: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return a JSON Schema with the change applied to each schema directly in it."""
+
+    def changed(value: Any) -> Any:
+        return change(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
+
+    result = dict(schema)
+    for key, value in schema.items():
+        if key in _SCHEMAS_BY_NAME and isinstance(value, Mapping):
+            result[key] = {name: changed(one) for name, one in cast("Mapping[str, Any]", value).items()}
+        elif key in _LISTS_OF_SCHEMAS and isinstance(value, list):
+            result[key] = [changed(one) for one in cast("list[Any]", value)]
+        elif key in _SCHEMAS:
+            result[key] = changed(value)
+    return result
 
 
 def documents_in(text: str) -> Iterator[Any]:

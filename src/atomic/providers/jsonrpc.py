@@ -267,20 +267,17 @@ class JsonRpc:
     def _take(self, raw: Any) -> None:
         message = msgspec.convert(raw, _Message)
         if message.method is None:
-            self._take_answer(message)
+            if message.id is None and message.error is None:
+                raise UnreadableMessageError("it sent JSON that is not a message of the protocol")
+            answered = self._waiting.get(message.id)
+            if answered is not None and not answered.done():  # else the request was given up
+                answered.set_result(message)
         elif message.id is None:
             self._on_notification(message.method, _object(message.params))
         else:
             task = asyncio.create_task(self._serve(message.id, message.method, _object(message.params)))
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
-
-    def _take_answer(self, answer: _Message) -> None:
-        if answer.id is None and answer.error is None:
-            raise UnreadableMessageError("it sent JSON that is not a message of the protocol")
-        answered = self._waiting.get(answer.id)
-        if answered is not None and not answered.done():  # else the request was given up
-            answered.set_result(answer)
 
     async def _serve(self, id: int | str, method: str, params: Json) -> None:
         try:

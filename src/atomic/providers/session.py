@@ -35,7 +35,6 @@ KILL_SECONDS = 0.5
 CLEANUP_SECONDS = 30.0  # for the previous turn, before the next one fails
 
 _log = logging.getLogger(__name__)
-_log = logging.getLogger(__name__)
 
 
 class LiveSession(ABC):
@@ -349,7 +348,11 @@ class QuestionRelay:
         Without an answer, wait until the turn has ended.
         """
         try:
-            return _labels(questions, await self._ask(questions))
+            answers = await self._ask(questions)
+            if len(answers) != len(questions):
+                raise AtomicError(f"`ask` returned {len(answers)} answers for {len(questions)} questions")
+            # A plain string is one label, not a list of its letters.
+            return [[labels] if isinstance(labels, str) else list(labels) for labels in answers]
         except Exception as error:  # the caller's function may raise anything
             if self.give_up is None:
                 raise
@@ -357,11 +360,3 @@ class QuestionRelay:
             reason = str(error) if isinstance(error, AtomicError) else f"{type(error).__name__}: {error}"
             self.give_up(f"the agent's question could not be answered: {reason}")
         return await asyncio.get_running_loop().create_future()
-
-
-def _labels(questions: Sequence[Question], answers: Sequence[Sequence[str]]) -> list[list[str]]:
-    # A plain string is one label, not a list of its letters.
-    chosen = [[labels] if isinstance(labels, str) else list(labels) for labels in answers]
-    if len(chosen) != len(questions):
-        raise AtomicError(f"`ask` returned {len(chosen)} answers for {len(questions)} questions")
-    return chosen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Generic, TypeVar
 
@@ -79,11 +79,11 @@ class Shared(Generic[T]):
         for owner, ready in owners.items():
             if not ready.done():  # no user waits for the start
                 owner.cancel()
-        await undisturbed(_ended(owners))
 
+        async def ended() -> None:
+            """Wait for all tasks, then raise the error of the first one that failed."""
+            for error in await asyncio.gather(*owners, return_exceptions=True):
+                if error is not None:
+                    raise error
 
-async def _ended(owners: Iterable[asyncio.Task[None]]) -> None:
-    """Wait for all tasks, then raise the error of the first one that failed."""
-    for error in await asyncio.gather(*owners, return_exceptions=True):
-        if error is not None:
-            raise error
+        await undisturbed(ended())

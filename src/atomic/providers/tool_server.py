@@ -192,7 +192,9 @@ class _Handler:
 
     async def _exchange(self, head: Request, reader: asyncio.StreamReader, answer: ResponseWriter) -> bool:
         """Answer one request and return whether the connection may be used again."""
-        if not self._is_authorized(head):
+        scheme, _, token = head.headers.get("authorization", "").partition(" ")
+        is_token = secrets.compare_digest(token.strip().encode(), self._token.encode())
+        if scheme.lower() != "bearer" or not is_token:
             await answer.send(HTTPStatus.UNAUTHORIZED, headers={"www-authenticate": "Bearer"}, last=True)
             return False
         body = await read_request_body(reader, head, limit=MAX_BODY)
@@ -205,10 +207,6 @@ class _Handler:
         else:
             return await self._messages(head, body, reader, answer)
         return True
-
-    def _is_authorized(self, head: Request) -> bool:
-        scheme, _, token = head.headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and secrets.compare_digest(token.strip().encode(), self._token.encode())
 
     async def _messages(self, head: Request, body: bytes, reader: asyncio.StreamReader, answer: ResponseWriter) -> bool:
         try:

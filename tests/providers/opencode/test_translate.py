@@ -27,7 +27,7 @@ from atomic.providers import (
     UsageReported,
 )
 from atomic.providers.opencode import messages
-from atomic.providers.opencode.router import Event
+from atomic.providers.opencode.stream import Event
 from atomic.providers.opencode.translate import Translator
 from atomic.providers.turn import Turn
 

@@ -35,7 +35,11 @@ async def health_of(program: Path, env: dict[str, str]) -> Health:
     version = number[0]
     if (int(number[1]), int(number[2])) < OLDEST:
         return Health(False, version, str(program), f"it is older than {OLDEST[0]}.{OLDEST[1]}: {_UPDATE}")
-    if await _is_logged_in(program, env):
+    try:
+        is_logged_in = msgspec.json.decode(await _run(program, env, "auth", "status"), type=_Login).logged_in
+    except msgspec.MsgspecError:  # this version does not report it; the first turn will
+        is_logged_in = True
+    if is_logged_in:
         return Health(True, version, str(program))
     return Health(False, version, str(program), login_remedy(program, env))
 
@@ -44,13 +48,6 @@ def login_remedy(program: Path, env: Mapping[str, str]) -> str:
     """Return how to log in. A program that an extra installed is not on PATH."""
     command = "claude" if which("claude", path=env.get("PATH")) else quote(str(program))
     return f"run `{command}` once and log in, or set ANTHROPIC_API_KEY"
-
-
-async def _is_logged_in(program: Path, env: dict[str, str]) -> bool:
-    try:
-        return msgspec.json.decode(await _run(program, env, "auth", "status"), type=_Login).logged_in
-    except msgspec.MsgspecError:  # this version does not report it; the first turn will
-        return True
 
 
 async def _run(program: Path, env: dict[str, str], *words: str) -> str:

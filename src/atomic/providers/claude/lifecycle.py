@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 
 from atomic.processes.temporary_folders import temporary_prefix
-from atomic.providers.claude.command import Origin
 from atomic.providers.claude.environment import PROVIDER
-from atomic.providers.claude.launch import Launch
+from atomic.providers.claude.launch import Launch, Origin
 from atomic.providers.claude.program import ClaudeProgram
 from atomic.providers.claude.questions import MayUse
 from atomic.providers.claude.translate import Translator

@@ -1,16 +1,18 @@
-"""Translate messages of the agent and its sub-agents: text, thinking, tool calls."""
+"""Translate messages of the agent and its sub-agents: text, thinking, tool calls, plans."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 
-from atomic.providers.claude import messages, subagents, todo_list
+from atomic.providers.claude import messages, subagents
 from atomic.providers.claude.messages import Result, Tokens
 from atomic.providers.events import (
     AgentEvent,
     PlanChanged,
+    PlanItem,
     SkillLoaded,
     TextDelta,
     ThinkingDelta,
@@ -22,8 +24,77 @@ from atomic.providers.events import (
 from atomic.providers.tools import given_name
 from atomic.providers.turn import Turn
 
+_PLAN_TOOLS = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList"})
 _ANSWER = "StructuredOutput"  # carries a structured answer, not a tool for users
 _IGNORED_BLOCKS = frozenset({"redacted_thinking", "image", "document", "tool_reference"})
+
+
+class _Todo(msgspec.Struct, frozen=True):
+    content: str
+    status: str = "pending"
+
+
+class _Todos(msgspec.Struct, frozen=True):
+    todos: list[_Todo]
+
+
+class _Task(msgspec.Struct, frozen=True):
+    id: str
+    subject: str
+    status: str = "pending"
+
+
+class _Created(msgspec.Struct, frozen=True):
+    task: _Task
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    tasks: list[_Task]
+
+
+class _Update(msgspec.Struct, frozen=True, rename="camel"):
+    task_id: str
+    subject: str | None = None
+    status: str | None = None
+
+
+class _Plan:
+    """The agent's to-do list; `TodoWrite` replaces it, the task tools change single lines."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, PlanItem] = {}
+
+    @property
+    def items(self) -> tuple[PlanItem, ...]:
+        return tuple(self._lines.values())
+
+    def used(self, tool: str, input: Mapping[str, Any], result: Any) -> bool:
+        """Apply a successful call and return whether the list changed.
+
+        Raise msgspec.ValidationError for an unknown shape.
+        """
+        before = self.items
+        match tool:
+            case "TodoWrite":
+                todos = msgspec.convert(input, _Todos).todos
+                self._lines = {str(at): PlanItem(one.content, one.status) for at, one in enumerate(todos)}
+            case "TaskCreate":
+                self._put(msgspec.convert(result, _Created).task)
+            case "TaskList":
+                self._lines.clear()
+                for task in msgspec.convert(result, _Listed).tasks:
+                    self._put(task)
+            case _:
+                update = msgspec.convert(input, _Update)
+                line = self._lines.get(update.task_id)
+                if update.status == "deleted":
+                    self._lines.pop(update.task_id, None)
+                elif line is not None:
+                    self._lines[update.task_id] = PlanItem(update.subject or line.text, update.status or line.status)
+        return self.items != before
+
+    def _put(self, task: _Task) -> None:
+        self._lines[task.id] = PlanItem(task.subject, task.status)
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -38,7 +109,7 @@ class MessageReader:
 
     def __init__(self) -> None:
         self.subagents = subagents.Subagents()
-        self._plan = todo_list.Plan()
+        self._plan = _Plan()
         self._turn: Turn | None = None
         self._calls: dict[str, _Call] = {}
         self._streamed: set[str] = set()  # ids of streamed messages
@@ -179,7 +250,7 @@ class MessageReader:
         """Emit a loaded skill or a changed plan after a tool succeeded."""
         if call.block.name == "Skill":
             self._emit(SkillLoaded(str(call.block.input.get("skill", "")), call.agent))
-        elif call.block.name in todo_list.TOOLS:
+        elif call.block.name in _PLAN_TOOLS:
             try:
                 changed = self._plan.used(call.block.name, call.block.input, data)
             except msgspec.ValidationError as error:

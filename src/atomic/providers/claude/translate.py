@@ -112,14 +112,18 @@ class Translator:
         """Handle one message."""
         match message:
             case messages.Assistant() | messages.User() | messages.StreamEvent():
-                if self._is_started():
+                if self._reading is not None and self._is_started():
                     self._messages.receive(message)
-                    self._served(message)
+                    if not (isinstance(message, messages.Assistant) and message.error):
+                        self._reading.tried_since = None  # the model answers again, so a limit has ended
             case messages.TaskStarted() | messages.TaskEnded() | messages.TaskUpdated():
                 if self._is_started():
                     self._task(message)
             case messages.Result():
-                self._result(message)
+                self._spent += spent(message)
+                if self._reading is not None and self._is_started():
+                    self._reading.results.append(message)
+                    self._check_end()
             case messages.PromptState():
                 self._prompt(message)
             case messages.SessionState(state):
@@ -160,12 +164,6 @@ class Translator:
         if reading is not None and reading.turn.ending and status in ("stopped", "killed"):
             reading.cut = True
 
-    def _result(self, result: messages.Result) -> None:
-        self._spent += spent(result)
-        if self._reading is not None and self._is_started():
-            self._reading.results.append(result)
-            self._check_end()
-
     def _prompt(self, message: messages.PromptState) -> None:
         self._reports_prompts = True
         if self._reading is not None and message.command_uuid == self._reading.prompt:
@@ -173,11 +171,6 @@ class Translator:
                 self._reading.results.clear()  # of tasks that a killed program left
             self._reading.state = message.state
             self._check_end()
-
-    def _served(self, message: messages.Assistant | messages.User | messages.StreamEvent) -> None:
-        """Note that the model answers again, so a limit has ended."""
-        if self._reading is not None and not (isinstance(message, messages.Assistant) and message.error):
-            self._reading.tried_since = None
 
     def _retry(self, retry: messages.ApiRetry) -> None:
         reading = self._reading

@@ -1,21 +1,30 @@
-"""One session on one server: open it, send requests and receive events."""
+"""One session on one server: open it, send requests and receive events. List models."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from atomic.config import Settings
 from atomic.processes import end_group
-from atomic.providers.base import ContextUsage
+from atomic.providers.base import ContextUsage, ModelInfo
 from atomic.providers.copilot import messages
-from atomic.providers.copilot.denials import Rule, denied_urls, find_denied_url, forbid
-from atomic.providers.copilot.environment import LOGIN
+from atomic.providers.copilot.denials import Rule, denied_urls, find_denied_url, forbid, without_denials
+from atomic.providers.copilot.environment import (
+    LOGIN,
+    environment,
+    has_login,
+    is_about_login,
+    own_endpoint,
+    own_model,
+)
 from atomic.providers.copilot.launch import Setup
-from atomic.providers.copilot.server import AnswerT, Server
+from atomic.providers.copilot.server import AnswerT, CommandLine, Server, shared_server
 from atomic.providers.errors import NotLoggedInError, ProviderError
 from atomic.providers.events import PlanItem
 
@@ -56,6 +65,30 @@ class _Todos(msgspec.Struct, frozen=True):
 
 class _Compacted(msgspec.Struct, frozen=True, rename="camel"):
     context_window: messages.ContextMeasured | None = None
+
+
+class _Limits(msgspec.Struct, frozen=True):
+    max_context_window_tokens: float | None = None
+    max_prompt_tokens: float | None = None
+
+
+class _Can(msgspec.Struct, frozen=True):
+    limits: _Limits = _Limits()
+
+
+class _Model(msgspec.Struct, frozen=True):
+    id: str
+    name: str = ""
+    capabilities: _Can = _Can()
+
+    @property
+    def context(self) -> int:
+        limits = self.capabilities.limits
+        return int(limits.max_context_window_tokens or limits.max_prompt_tokens or 0)
+
+
+class _Models(msgspec.Struct, frozen=True):
+    models: list[_Model]
 
 
 class _Login(msgspec.Struct, frozen=True, rename="camel"):
@@ -227,3 +260,27 @@ def _named(problem: ProviderError, id: str) -> ProviderError:
     if "Session not found" in str(problem):
         return UnknownSessionError(f'Copilot has no session "{id}"', provider="copilot")
     return problem
+
+
+async def list_models(program: Path, settings: Settings) -> list[ModelInfo]:
+    """Return GitHub's models with a login, else, or with an own endpoint, the
+    configured ones.
+
+    Raise ProviderError.
+    """
+    env = environment(settings)
+    endpoint = own_endpoint(env)
+    names = dict.fromkeys((own_model(env), settings.model))
+    own = [ModelInfo(name, name, (endpoint or {}).get("maxPromptTokens", 0)) for name in names if name]
+    if endpoint is not None or not has_login(env):
+        return own
+    args, _ = without_denials(settings.provider("copilot").args)
+    line = CommandLine(str(program), tuple(args), tuple(sorted(env.items())))
+    async with shared_server(line).use() as server:
+        try:
+            answer = await server.fetch("models.list", {}, _Models)
+        except ProviderError as error:
+            if not is_about_login(str(error)):
+                raise
+            return own
+    return [ModelInfo(model.id, model.name or model.id, model.context) for model in answer.models]

@@ -55,7 +55,11 @@ def copilot_home(env: Mapping[str, str]) -> Path:
 
 def has_login(env: Mapping[str, str]) -> bool:
     """Return whether a login exists; only GitHub could check that it is valid."""
-    return any(env.get(name) for name in _TOKENS) or _is_logged_in(copilot_home(env)) or _has_gh(env)
+    if any(env.get(name) for name in _TOKENS) or _is_logged_in(copilot_home(env)):
+        return True
+    # Copilot also uses a login of the GitHub CLI.
+    config = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home(), ".config"))
+    return Path(env.get("GH_CONFIG_DIR") or config / "gh", "hosts.yml").is_file()
 
 
 class _Config(msgspec.Struct, frozen=True, rename="camel"):
@@ -74,14 +78,6 @@ def _is_logged_in(home: Path) -> bool:
     return bool(config.logged_in_users or config.last_logged_in_user)
 
 
-def _has_gh(env: Mapping[str, str]) -> bool:
-    """Return whether the GitHub CLI has a login, which Copilot also uses."""
-    folder = env.get("GH_CONFIG_DIR") or Path(
-        env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home(), ".config"), "gh"
-    )
-    return Path(folder, "hosts.yml").is_file()
-
-
 def own_endpoint(env: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the user's endpoint; None if models come from GitHub.
 
@@ -92,27 +88,22 @@ def own_endpoint(env: Mapping[str, str]) -> dict[str, Any] | None:
         return None
     config: dict[str, Any] = {"type": env.get(f"{_PREFIX}TYPE") or "openai", "baseUrl": url}
     config |= {key: env[_PREFIX + name] for name, key in _TEXTS.items() if env.get(_PREFIX + name)}
-    config |= {key: _number(env, _PREFIX + name) for name, key in _NUMBERS.items() if env.get(_PREFIX + name)}
+    for name, key in _NUMBERS.items():
+        if number := env.get(_PREFIX + name):
+            try:
+                config[key] = int(number)
+            except ValueError:
+                problem = f"{_PREFIX}{name} is not a number: '{number}'"
+                raise ProviderError(problem, provider="copilot", remedy="correct it") from None
     if version := env.get(f"{_PREFIX}AZURE_API_VERSION"):
         config["azure"] = {"apiVersion": version}
     if headers := env.get(f"{_PREFIX}HEADERS"):
-        config["headers"] = _headers(headers)
+        # `Name: Value` lines; a backslash and an n may separate them too.
+        pairs = [line.partition(":") for line in headers.replace("\\n", "\n").splitlines() if line.strip()]
+        config["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
     return config
 
 
 def own_model(env: Mapping[str, str]) -> str | None:
     """Return the user's model."""
     return env.get("COPILOT_MODEL") or env.get(f"{_PREFIX}MODEL_ID") or None
-
-
-def _number(env: Mapping[str, str], name: str) -> int:
-    try:
-        return int(env[name])
-    except ValueError:
-        raise ProviderError(f"{name} is not a number: '{env[name]}'", provider="copilot", remedy="correct it") from None
-
-
-def _headers(text: str) -> dict[str, str]:
-    """Parse `Name: Value` lines; a backslash and an n may separate them too."""
-    pairs = (line.partition(":") for line in text.replace("\\n", "\n").splitlines() if line.strip())
-    return {name.strip(): value.strip() for name, _, value in pairs}

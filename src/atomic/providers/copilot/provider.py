@@ -44,7 +44,7 @@ class CopilotProvider(LiveProvider):
         ProviderError.
         """
         program = self._program()
-        from atomic.providers.copilot.models import list_models
+        from atomic.providers.copilot.connection import list_models
 
         return await list_models(program, self.settings)
 

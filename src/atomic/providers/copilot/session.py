@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
+from atomic.providers.answers import map_inner_schemas
 from atomic.providers.base import Capabilities, ContextUsage, SessionOptions
 from atomic.providers.copilot import messages
 from atomic.providers.copilot.connection import Connection, UnknownSessionError, copy_of
@@ -168,18 +169,15 @@ class CopilotSession(LiveSession):
             case messages.FormRequested():
                 self._tasks.start(self._ask_user(connection, event.data, event.agent, translator.turn))
             case messages.TodosChanged():
-                await self._emit_plan(event, connection, translator.turn)
+                try:
+                    translator.turn.emit(PlanChanged(await connection.todos(), event.agent))
+                except ProviderError:  # a missing list must not end the turn
+                    translator.turn.note_unknown(event.kind)
             case _:
                 was_stopping = translator.stopping
                 translator.receive(event)
                 if translator.stopping is not None and was_stopping is None and self._began is not None:
                     self._tasks.start(connection.stop(self._began))
-
-    async def _emit_plan(self, event: messages.Event, connection: Connection, turn: Turn) -> None:
-        try:
-            turn.emit(PlanChanged(await connection.todos(), event.agent))
-        except ProviderError:  # a missing list must not end the turn
-            turn.note_unknown(event.kind)
 
     async def _run_tool(self, connection: Connection, request: str, name: str, arguments: Any) -> None:
         tool = self._setup.tools.get(name)
@@ -251,19 +249,10 @@ class LooseSchemaError(Exception):
 
 def strict(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema with all objects closed. Raise LooseSchemaError."""
-    result = {key: _strict(key, value) for key, value in schema.items() if key not in _NOT_STRICT}
+    kept = {key: value for key, value in schema.items() if key not in _NOT_STRICT}
+    result = map_inner_schemas(kept, strict)
     if result.get("type") == "object":
         if "properties" not in result or isinstance(schema.get("additionalProperties"), Mapping):
             raise LooseSchemaError
         result |= {"additionalProperties": False, "required": list(result["properties"])}
     return result
-
-
-def _strict(key: str, value: Any) -> Any:
-    if key in ("properties", "$defs"):
-        return {name: strict(one) for name, one in cast("Mapping[str, Mapping[str, Any]]", value).items()}
-    if key in ("items", "additionalProperties") and isinstance(value, Mapping):
-        return strict(cast("Mapping[str, Any]", value))
-    if key in ("anyOf", "oneOf", "allOf"):
-        return [strict(one) for one in cast("list[Mapping[str, Any]]", value)]
-    return value

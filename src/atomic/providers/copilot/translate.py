@@ -73,7 +73,10 @@ class Translator:
                 if id not in self._streamed and text:
                     self._emit(ThinkingDelta(text, agent))
             case messages.Used():
-                self._used(event.data, agent)
+                self._limited_since = None
+                if agent is None:
+                    self._refused = event.data.finish_reason == "content_filter"
+                self._emit(UsageReported(_usage(event.data), agent))
             case messages.StepDone():
                 self._step_done(agent)
             case _:
@@ -83,7 +86,11 @@ class Translator:
         agent = event.agent
         match event.data:
             case messages.ToolBegun(id, name, arguments):
-                self._tool_began(id, name, arguments, agent)
+                if name == TOOL:
+                    self._subagents.called(id, agent, as_input(arguments))
+                else:
+                    self._tools[id] = agent
+                    self._emit(ToolStarted(id, name, as_input(arguments), agent))
             case messages.ToolSaid(id, text) | messages.ToolProgressed(id, text):
                 if id in self._tools:  # not of a tool in the background
                     self._emit(ToolOutput(id, text, agent))
@@ -145,12 +152,6 @@ class Translator:
                 self.turn.begin_message()
             self._emit(TextDelta(message.content, agent))
 
-    def _used(self, used: messages.Used, agent: str | None) -> None:
-        self._limited_since = None
-        if agent is None:
-            self._refused = used.finish_reason == "content_filter"
-        self._emit(UsageReported(_usage(used), agent))
-
     def _step_done(self, agent: str | None) -> None:
         """Count model calls and stop before the limit is exceeded."""
         if agent is not None or self._left is None or not self._calls_tools:
@@ -158,13 +159,6 @@ class Translator:
         self._left -= 1
         if self._left <= 0:
             self.stopping = self.stopping or EndReason.MAX_TURNS
-
-    def _tool_began(self, id: str, name: str, arguments: object, agent: str | None) -> None:
-        if name == TOOL:
-            self._subagents.called(id, agent, as_input(arguments))
-            return
-        self._tools[id] = agent
-        self._emit(ToolStarted(id, name, as_input(arguments), agent))
 
     def _tool_done(self, done: messages.ToolDone, agent: str | None) -> None:
         output = done.result.content if done.result is not None else ""

@@ -192,7 +192,12 @@ class Api:
         except HttpError as error:
             raise ProgramFailedError(f"OpenCode cannot be reached: {error}", provider="opencode") from error
         if response.status >= 400:
-            raise RefusedError(f"OpenCode refused a request: {_reason(data, response.status)}", response.status)
+            try:
+                problem = msgspec.json.decode(data, type=messages.Problem)
+                reason = problem.data.message or problem.name
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                reason = f"HTTP {response.status}"
+            raise RefusedError(f"OpenCode refused a request: {reason}", response.status)
         return data, response.fields
 
 
@@ -216,11 +221,3 @@ def _read(data: bytes, type: type[T]) -> T:
         raise messages.UnreadableError(str(error)) from error
     except RecursionError as error:
         raise messages.UnreadableError("it is nested too deeply") from error
-
-
-def _reason(data: bytes, status: int) -> str:
-    try:
-        problem = msgspec.json.decode(data, type=messages.Problem)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return f"HTTP {status}"
-    return problem.data.message or problem.name

@@ -42,15 +42,12 @@ def project_code(folder: Path) -> Iterator[Path]:
         yield from _files_that_name_code(place)
         if place != home:
             yield from _files_that_name_code(place / _OWN)
-            yield from _plugins(place / _OWN)
-
-
-def _plugins(own: Path) -> Iterator[Path]:
-    for name in _FOLDERS:
-        try:
-            yield from (file for file in (own / name).iterdir() if file.suffix.lower() in _SUFFIXES)
-        except OSError:  # missing or unreadable, for OpenCode too
-            continue
+            for name in _FOLDERS:
+                try:
+                    files = list((place / _OWN / name).iterdir())
+                except OSError:  # missing or unreadable, for OpenCode too
+                    continue
+                yield from (file for file in files if file.suffix.lower() in _SUFFIXES)
 
 
 def _files_that_name_code(place: Path) -> Iterator[Path]:

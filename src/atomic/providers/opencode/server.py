@@ -22,8 +22,7 @@ from atomic.processes.temporary_folders import temporary_prefix
 from atomic.providers.errors import ProgramFailedError
 from atomic.providers.opencode.api import Api
 from atomic.providers.opencode.launch import ServerPlan
-from atomic.providers.opencode.router import Router
-from atomic.providers.opencode.stream import EventStream
+from atomic.providers.opencode.stream import EventStream, Router
 from atomic.providers.programs import describe_exit, not_started, start_seconds
 from atomic.providers.shared_server import Shared
 from atomic.providers.tool_server import serving_tools
@@ -113,16 +112,15 @@ class Server:
         await self._program.stop()
 
     def _lose(self, reason: str) -> None:
-        if self.lost is None:
-            self.lost = ProgramFailedError(f"OpenCode {self._how(reason)}", provider="opencode")
-            self.router.send_to_all(self.lost)
-
-    def _how(self, reason: str) -> str:
-        code = self._program.exit_code
-        if code is None:
-            return f"(process {self.pid}) is lost: {reason}"
-        output = self._program.stderr_tail
-        return f"(process {self.pid}) {describe_exit(code)}" + (f": {output[-500:]}" if output else "")
+        if self.lost is not None:
+            return
+        how = f"is lost: {reason}"
+        if self._program.exit_code is not None:
+            how = describe_exit(self._program.exit_code)
+            if self._program.stderr_tail:
+                how += f": {self._program.stderr_tail[-500:]}"
+        self.lost = ProgramFailedError(f"OpenCode (process {self.pid}) {how}", provider="opencode")
+        self.router.send_to_all(self.lost)
 
 
 @asynccontextmanager

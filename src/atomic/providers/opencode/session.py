@@ -16,10 +16,10 @@ from atomic.providers.events import EndReason
 from atomic.providers.opencode import messages
 from atomic.providers.opencode.api import Api, RefusedError
 from atomic.providers.opencode.configuration import split_model
-from atomic.providers.opencode.outcome import describe
 from atomic.providers.opencode.server import Server
 from atomic.providers.opencode.tool_permissions import session_map
-from atomic.providers.opencode.turn import TurnRunner, abort
+from atomic.providers.opencode.translate import describe
+from atomic.providers.opencode.turn_runner import TurnRunner, abort
 from atomic.providers.session import LiveSession
 from atomic.providers.shared_server import Shared
 from atomic.providers.turn import Turn

@@ -85,14 +85,13 @@ def _plain(names: Iterable[str]) -> list[str]:
 
     `mcp__server` is `server_*`, all tools of a server.
     """
-    return [_plain_name(name) for name in spelled(names, "opencode")]
-
-
-def _plain_name(name: str) -> str:
-    if not name.startswith("mcp__"):
-        return name
-    server, _, tool = name.removeprefix("mcp__").partition("__")
-    return _clean(server) + "_" + (_clean(tool) if tool and tool != "*" else "*")
+    plain: list[str] = []
+    for name in spelled(names, "opencode"):
+        server, _, tool = name.removeprefix("mcp__").partition("__")
+        if name.startswith("mcp__"):
+            name = _clean(server) + "_" + (_clean(tool) if tool and tool != "*" else "*")
+        plain.append(name)
+    return plain
 
 
 def _patterns(servers: Iterable[str]) -> list[str]:

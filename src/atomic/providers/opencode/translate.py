@@ -23,10 +23,17 @@ from atomic.providers.events import (
     PlanItem,
 )
 from atomic.providers.opencode import messages
-from atomic.providers.opencode.limits import is_too_long, next_try, retry_is_limit, retry_reset
-from atomic.providers.opencode.outcome import Outcome, outcome
-from atomic.providers.opencode.parts import Parts, Subagents
-from atomic.providers.opencode.router import Event
+from atomic.providers.opencode.limits import (
+    ended_at_limit,
+    is_too_long,
+    next_try,
+    problem_reset,
+    retry_is_limit,
+    retry_reset,
+)
+from atomic.providers.opencode.message_events import MessageReader
+from atomic.providers.opencode.stream import Event
+from atomic.providers.opencode.subagents import Subagents
 from atomic.providers.turn import Turn
 
 # Known and not needed here. The session answers questions and permission requests.
@@ -45,6 +52,61 @@ _IGNORED = frozenset(
     }
 )
 _NEXT = ("session.next.", "permission.v2.", "question.v2.")  # OpenCode's next protocol repeats the same events
+_REFUSALS = frozenset({"content-filter", "refusal"})
+_UNFINISHED = frozenset({None, "tool-calls", "unknown"})  # another model call had to follow
+_HINTS = {401: " (is the key right?)", 403: " (may this key use the model?)"}
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The reason and its details."""
+
+    reason: EndReason
+    error: str | None = None
+    text: str | None = None  # None: the streamed text
+    limit: LimitReached | None = None
+
+
+def outcome_of(
+    last: messages.Message | None, complaint: messages.Problem | None, *, now: datetime, wants_value: bool
+) -> Outcome:
+    """Evaluate the end of a turn.
+
+    `wants_value` means that the turn was to return a value; the caller judges a text
+    then.
+    """
+    problem = complaint if last is None else last.error
+    if problem is not None and not (wants_value and problem.name == "StructuredOutputError"):
+        return _of_problem(problem, now)
+    if last is None:
+        return Outcome(EndReason.ERROR, "OpenCode stopped without an answer")
+    if last.structured is not msgspec.UNSET and wants_value:
+        return Outcome(EndReason.DONE, text=msgspec.json.encode(last.structured).decode())
+    if last.finish in _REFUSALS:
+        return Outcome(EndReason.REFUSED, "the model refused to answer")
+    if last.finish in _UNFINISHED:
+        return Outcome(EndReason.ERROR, "OpenCode stopped after a tool call")
+    if last.finish == "length":
+        return Outcome(EndReason.ERROR, "the answer reached the model's limit for one message")
+    return Outcome(EndReason.DONE)
+
+
+def describe(problem: messages.Problem) -> str:
+    """Return the error with the provider's message."""
+    data = problem.data
+    number = "" if data.status_code is None else f" {data.status_code}"
+    message = data.message.partition("\n    at ")[0]  # without a stack trace
+    return f"{problem.name}{number}: {message}" + _HINTS.get(data.status_code or 0, "")
+
+
+def _of_problem(problem: messages.Problem, now: datetime) -> Outcome:
+    if problem.name == "MessageAbortedError":
+        return Outcome(EndReason.INTERRUPTED)
+    if problem.name == "ContentFilterError":
+        return Outcome(EndReason.REFUSED, problem.data.message or "the provider's filter blocked the answer")
+    if ended_at_limit(problem):
+        limit = LimitReached(problem_reset(problem, now), problem.data.message)
+        return Outcome(EndReason.LIMIT, describe(problem), limit=limit)
+    return Outcome(EndReason.ERROR, describe(problem))
 
 
 class Translator:
@@ -73,7 +135,7 @@ class Translator:
         self._prompt = prompt
         self._stop = stop
         self._max_turns = max_turns
-        self._parts = Parts(self._emit, self.subagents, adopt, has_own_tools=has_own_tools)
+        self._messages = MessageReader(self._emit, self.subagents, adopt, has_own_tools=has_own_tools)
         self._is_busy = False
         self._answers: dict[str, messages.Message] = {}  # of the main agent, in order
         self._roles: dict[str, tuple[str, bool]] = {}  # by message: its role, and whether its text is hidden
@@ -110,7 +172,7 @@ class Translator:
             case "message.part.updated":
                 self.take_part(session, messages.read(properties, messages.PartUpdated).part)
             case "message.part.delta":
-                self._parts.take_piece(messages.read(properties, messages.Delta))
+                self._messages.take_piece(messages.read(properties, messages.Delta))
             case "session.status":
                 self._status(session, messages.read(properties, messages.StatusChanged).status)
             case "session.idle":
@@ -133,7 +195,7 @@ class Translator:
     # Content of events; also used after a gap
 
     def note_gap(self) -> None:
-        self._parts.note_gap()
+        self._messages.note_gap()
 
     def take_message(self, session: str, message: messages.Message) -> None:
         self._roles[message.id] = message.role, message.is_summary
@@ -154,10 +216,12 @@ class Translator:
             return
         agent = self.subagents.of(session)
         if part.type == "step-finish":
-            if self._parts.take_step(part, agent) and session == self._session:
-                self._count(part)
+            if self._messages.take_step(part, agent) and session == self._session:
+                self._calls += 1
+                if part.reason == "tool-calls" and self._max_turns is not None and self._calls >= self._max_turns:
+                    self._give_up(Outcome(EndReason.MAX_TURNS, f"stopped after {self._calls} model calls"))
         elif not is_quiet:
-            self._parts.take(part, agent)
+            self._messages.take(part, agent)
 
     def take_plan(self, session: str, todos: list[messages.Todo]) -> None:
         if self._plan.get(session, []) != todos:
@@ -184,7 +248,7 @@ class Translator:
 
     def finish(self) -> None:
         """End the turn with the current state."""
-        found = outcome(self._last(), self._complaint, now=datetime.now(UTC), wants_value=self.wants_value)
+        found = outcome_of(self._last(), self._complaint, now=datetime.now(UTC), wants_value=self.wants_value)
         if self._verdict is not None and found.reason is not EndReason.DONE:
             found = self._verdict
         elif self._has_continued and found.reason is EndReason.DONE:
@@ -250,11 +314,6 @@ class Translator:
         self._complaint = self._complaint or problem
         if self.is_idle_without_answer:
             self.finish()
-
-    def _count(self, step: messages.Part) -> None:
-        self._calls += 1
-        if step.reason == "tool-calls" and self._max_turns is not None and self._calls >= self._max_turns:
-            self._give_up(Outcome(EndReason.MAX_TURNS, f"stopped after {self._calls} model calls"))
 
     def _give_up(self, verdict: Outcome) -> None:
         if self._verdict is None:

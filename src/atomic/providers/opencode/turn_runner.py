@@ -14,7 +14,7 @@ from atomic.providers.events import QuestionAsked
 from atomic.providers.opencode import messages
 from atomic.providers.opencode.api import Api
 from atomic.providers.opencode.questions import Dialogue
-from atomic.providers.opencode.router import Event, Inbox, Router
+from atomic.providers.opencode.stream import Event, Inbox, Router
 from atomic.providers.opencode.translate import Translator
 from atomic.providers.turn import Turn, cancel_all
 
@@ -71,7 +71,7 @@ class TurnRunner:
         if isinstance(item, Event):
             self._take(item)
         else:
-            await catch_up(self._api, self._folder, self._inbox.session, self._prompt, self.translator, self._dialogue)
+            await self._catch_up()
 
     def _take(self, event: Event) -> None:
         try:
@@ -102,66 +102,54 @@ class TurnRunner:
         except (TimeoutError, ProviderError):
             self.translator.finish()
 
+    async def _catch_up(self) -> None:
+        """Bring the translator up to date after a gap.
+
+        Raise ProviderError if the server does not answer.
+        """
+        api = self._api
+        folder = self._folder
+        session = self._inbox.session
+        translator = self.translator
+        translator.note_gap()
+        found = await api.messages(folder, session, back_to=self._prompt)
+        starts = [at for at, message in enumerate(found) if message.info.id == self._prompt]
+        if starts:  # else the prompt is not started yet
+            own = found[starts[0] :]
+            self._take_messages(session, own)
+            await self._take_children(session, own[0].info.time.created)
+            translator.take_plan(session, await api.todos(folder, session))
+        for question in await api.questions(folder):
+            if translator.subagents.knows(question.session):
+                self._dialogue.question(question)
+        for permission in await api.permissions(folder):
+            if translator.subagents.knows(permission.session):
+                self._dialogue.permission(permission)
+        if session in await api.busy(folder):
+            translator.take_work()
+        else:
+            translator.take_idle(session)
+
+    def _take_messages(self, session: str, found: list[messages.MessageWithParts]) -> None:
+        for message in found:
+            self.translator.take_message(session, message.info)
+            for part in message.parts:
+                self.translator.take_part(session, part)
+
+    async def _take_children(self, session: str, since: float) -> None:
+        """Do the same for all sub-agents.
+
+        Skip a resumed one's messages of earlier turns.
+        """
+        for child in await self._api.children(self._folder, session):
+            if self.translator.subagents.knows(child.id):
+                found = await self._api.messages(self._folder, child.id)
+                self._take_messages(child.id, [one for one in found if one.info.time.created >= since])
+                await self._take_children(child.id, since)
+
 
 async def abort(api: Api, folder: str, session: str, turn: Turn) -> None:
     """Abort a turn repeatedly: an abort before its prompt is started has no effect."""
     while not turn.over:
         await api.abort(folder, session)
         await turn.wait_over(_ABORT_INTERVAL)
-
-
-async def catch_up(
-    api: Api, folder: str, session: str, prompt: str, translator: Translator, dialogue: Dialogue
-) -> None:
-    """Bring the translator up to date.
-
-    Raise ProviderError if the server does not answer.
-    """
-    translator.note_gap()
-    messages = _from_prompt(await api.messages(folder, session, back_to=prompt), prompt)
-    if messages:
-        _take_messages(translator, session, messages)
-        await _take_children(api, folder, session, messages[0].info.time.created, translator)
-        translator.take_plan(session, await api.todos(folder, session))
-    await _answer(api, folder, translator, dialogue)
-    busy = await api.busy(folder)
-    if session in busy:
-        translator.take_work()
-    else:
-        translator.take_idle(session)
-
-
-def _from_prompt(messages: list[messages.MessageWithParts], prompt: str) -> list[messages.MessageWithParts]:
-    """Return the messages of this turn; none if the prompt is not started yet."""
-    places = [place for place, message in enumerate(messages) if message.info.id == prompt]
-    return messages[places[0] :] if places else []
-
-
-def _take_messages(translator: Translator, session: str, messages: list[messages.MessageWithParts]) -> None:
-    for message in messages:
-        translator.take_message(session, message.info)
-        for part in message.parts:
-            translator.take_part(session, part)
-
-
-async def _take_children(api: Api, folder: str, session: str, since: float, translator: Translator) -> None:
-    """Do the same for all sub-agents.
-
-    Skip a resumed one's messages of earlier turns.
-    """
-    for child in await api.children(folder, session):
-        if translator.subagents.knows(child.id):
-            messages = await api.messages(folder, child.id)
-            _take_messages(
-                translator, child.id, [message for message in messages if message.info.time.created >= since]
-            )
-            await _take_children(api, folder, child.id, since, translator)
-
-
-async def _answer(api: Api, folder: str, translator: Translator, dialogue: Dialogue) -> None:
-    for question in await api.questions(folder):
-        if translator.subagents.knows(question.session):
-            dialogue.question(question)
-    for permission in await api.permissions(folder):
-        if translator.subagents.knows(permission.session):
-            dialogue.permission(permission)

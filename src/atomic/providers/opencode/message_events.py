@@ -1,19 +1,16 @@
-"""Translate parts of messages and sub-agents into events.
+"""Translate parts of messages into events: text, thinking, tool calls, sub-agents.
 
 No event is emitted twice, and none is lost after a gap.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from atomic.providers.events import (
     AgentEvent,
     SkillLoaded,
-    SubagentEnded,
-    SubagentStarted,
     TextDelta,
     ThinkingDelta,
     ToolEnded,
@@ -23,60 +20,11 @@ from atomic.providers.events import (
     UsageReported,
 )
 from atomic.providers.opencode import messages
+from atomic.providers.opencode.subagents import TOOL, Subagents
 from atomic.providers.tools import given_name
 
-TASK = "task"
 _SKILL = "skill"
 _OVERLAP = 256  # characters of a tool's output by which its continuation is found
-_RESULT = re.compile(r"<task_(?:result|error)>\n?(.*?)\n?</task_(?:result|error)>", re.DOTALL)
-
-
-class Subagents:
-    """Tracks the session of each sub-agent, and which ones are still active."""
-
-    def __init__(self, root: str) -> None:
-        self._agents: dict[str, str | None] = {root: None}  # by session; None: the main agent
-        self._active: dict[str, str | None] = {}  # call -> parent
-
-    def knows(self, session: str) -> bool:
-        return session in self._agents
-
-    def of(self, session: str) -> str | None:
-        return self._agents[session]
-
-    @property
-    def sessions(self) -> list[str]:
-        return list(self._agents)
-
-    @staticmethod
-    def session_of(call: messages.Part) -> str | None:
-        """Return the session of a call; it is known shortly after the call starts."""
-        session = call.state.metadata.get("sessionId") if call.state is not None else None
-        return session if isinstance(session, str) else None
-
-    def began(self, call: messages.Part, session: str | None, parent: str | None) -> SubagentStarted:
-        if session is not None:
-            self._agents[session] = call.id
-        self._active[call.id] = parent
-        given = call.state.input if call.state is not None else {}
-        name = given.get("subagent_type") or "general"
-        task = given.get("prompt") or ""
-        return SubagentStarted(call.id, str(name), str(task), agent=parent)
-
-    def ended(self, call: messages.Part) -> SubagentEnded | None:
-        if call.state is None or call.id not in self._active:
-            return None
-        parent = self._active.pop(call.id)
-        if call.state.status == "error":
-            return SubagentEnded(call.id, "", call.state.error or "failed", agent=parent)
-        found = _RESULT.search(call.state.output)
-        return SubagentEnded(call.id, found[1] if found else call.state.output, agent=parent)
-
-    def interrupted(self) -> list[SubagentEnded]:
-        """End all active sub-agents at the end of the turn."""
-        left = self._active
-        self._active = {}
-        return [SubagentEnded(id, "", "interrupted", agent=parent) for id, parent in left.items()]
 
 
 @dataclass
@@ -93,8 +41,8 @@ class _Tool:
     output: str = ""  # as far as it was emitted
 
 
-class Parts:
-    """Emits the new content of each part."""
+class MessageReader:
+    """Emits the new content of each part of a message."""
 
     def __init__(
         self,
@@ -150,7 +98,7 @@ class Parts:
             self._emit(kind(new, agent=text.agent))
 
     def _tool(self, part: messages.Part, state: messages.ToolState, agent: str | None) -> None:
-        if part.tool == TASK:
+        if part.tool == TOOL:
             self._subagent(part, state, agent)
             return
         tool = self._tools.get(part.id)
