@@ -20,8 +20,10 @@ from atomic.cli.streams import confirmed, put
 from atomic.git import GitError, Repository, find_repository
 from atomic.graph.engine.errors import JournalError
 from atomic.ralph import users_files
-from atomic.ralph.checkout import index_after_turn, is_staged_otherwise, is_turn_open
-from atomic.ralph.users_files import Entry, Store, UsersFile, UsersFiles, Version, content_of, shown
+from atomic.ralph.file_copies import COPY_CHANGED, STORE, Store, content_of
+from atomic.ralph.file_names import shown
+from atomic.ralph.position import index_after_turn, is_staged_otherwise, is_turn_open
+from atomic.ralph.users_files import Entry, UsersFile, UsersFiles, Version
 from atomic.sessions.errors import FactsLostError
 from atomic.sessions.facts import read_facts
 from atomic.sessions.store import Session
@@ -75,7 +77,7 @@ def _read_facts(session: Session) -> Mapping[str, Any]:
     try:
         return read_facts(session.journal_path, session.id)
     except FactsLostError as error:
-        copies = session.dir / users_files.STORE
+        copies = session.dir / STORE
         raise CliError(
             f"Your files cannot be restored by name: {error}. Their saved contents are in {copies}"
         ) from error
@@ -161,7 +163,7 @@ class _Salvage:
             return f"there is no copy of it, because {self.file.not_kept}"
         if self._store.is_changed(self.file.content):
             where = "look for the file in a backup or in your editor's history"
-            return f"{users_files.COPY_CHANGED} during the run or since; {where}"
+            return f"{COPY_CHANGED} during the run or since; {where}"
         if not self._store.can_give(self.file.content):
             return "its copy is gone, because the run has ended without a change to the file"
         if not _is_inside(self._root, self._target):

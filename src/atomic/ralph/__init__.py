@@ -6,5 +6,5 @@ knows it. Start reading in `workflow.py`, then `task_nodes.py`. The roles' instr
 are in `entities/builtin/agents/`, the data of each prompt in `prompts.py`, the report
 in `report.py`.
 
-Public modules: `checkout`, `definition`, `users_files`.
+Public modules: `definition`, `file_copies`, `file_names`, `position`, `users_files`.
 """

@@ -17,12 +17,12 @@ from atomic.loading.project_check import CheckCommand
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.checks import NOT_FOUND
 from atomic.ralph.evidence import CheckResult
+from atomic.ralph.file_copies import content_of
 from atomic.ralph.options import project_check
 from atomic.ralph.prompts import check_output
 from atomic.ralph.run_folder import Ralph, RunFolder
 from atomic.ralph.state import RalphState
 from atomic.ralph.turn_changes import is_cache, keep_alive
-from atomic.ralph.users_files import content_of
 from atomic.tasks import Task
 from atomic.workflows.task_loop import COMES_FIRST
 

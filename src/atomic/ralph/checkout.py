@@ -9,129 +9,67 @@ comes from the user: the run pauses with a message.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from shlex import quote
 from typing import Any, NoReturn
 
 import msgspec
 
 from atomic.git import FolderSnapshot, Repository, find_repository, uncommitted_in_submodules
 from atomic.graph import Suspend
+from atomic.ralph.file_copies import Store, content_of
+from atomic.ralph.file_names import named, shown, to_fact
 from atomic.ralph.hidden_files import HiddenFiles
+from atomic.ralph.position import (
+    CHECKING,
+    POSITION,
+    UNDONE,
+    Known,
+    Position,
+    Seen,
+    follows,
+    is_staged_otherwise,
+    last_of_turn,
+    place_warning,
+    position_of,
+    read_known,
+    said_of_move,
+    undone_tasks,
+    way_home,
+    way_to,
+)
 from atomic.ralph.run_folder import RunFolder, read_turns
 from atomic.ralph.state import Try
-from atomic.ralph.turn_changes import changed_at, last_sign_of_life
+from atomic.ralph.turn_changes import changed_after, last_sign_of_life
 from atomic.ralph.users_files import (
     CHECKS,
     EXISTING,
     FACT,
     MOST_FILES,
     Entry,
-    Store,
     Trouble,
     UsersFiles,
     Version,
-    content_of,
+    announcement,
     describe,
-    from_fact,
     list_again,
     list_existing,
     list_users_files,
-    named,
     own_commits,
     read_users_files,
-    shown,
-    to_fact,
     troubles_of,
     way_back,
+    with_old_troubles,
     with_versions,
 )
 from atomic.ralph.users_refs import UsersRefs
 from atomic.ralph.users_refs import way_back as way_back_of_refs
 
-POSITION = "position"
-CHECKING = "checking"  # the fact that checks run while the user has uncommitted files
 REASON = "branch_changed"
-UNDONE = "undone"  # the fact of finished tasks whose changes the user has taken back
 GONE = "Your turn has deleted the folder .git, and with it the history of the project. Never do that."
-
-
-class Position(msgspec.Struct, frozen=True):
-    """A commit and its branch, either of which may be missing."""
-
-    head: str | None
-    branch: str | None
-
-    @property
-    def name(self) -> str:
-        """Return a readable name of the branch."""
-        if self.branch is None:
-            return f"no branch (HEAD is {str(self.head)[:12]})"
-        return self.branch.removeprefix("refs/heads/")
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """The checkout at a moment when no turn was under way."""
-
-    position: Position
-    tree: str  # of all files
-    staged: dict[str, Entry | None] = {}  # staged changes of the user's files
-    # The user's files in submodules, which the tree does not have, and their contents.
-    inner: list[tuple[str, str]] = []
-
-
-class Known(msgspec.Struct, frozen=True):
-    """The branch of the work, and the checkout as it was seen last.
-
-    A fact of the run.
-    """
-
-    good: Position  # the last position that was allowed
-    seen: Seen | None = None  # None while a turn runs
-    hooks: list[str] = []  # that may refuse a commit
-    uncommitted: list[str] = []  # files in no commit, if there are such hooks
-    told: Position | None = None  # the position that the last pause was about
-
-
-def _read_known(fact: Any) -> Known:
-    return msgspec.convert(from_fact(fact), Known)
-
-
-def commit_hooks(facts: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the hooks that could have refused a commit, and the files that are in no
-    commit.
-    """
-    found = facts.get(POSITION, {})
-    return found.get("hooks", []), found.get("uncommitted", [])
-
-
-def index_after_turn(facts: Mapping[str, Any]) -> tuple[str | None, dict[str, Entry | None]]:
-    """Return the last commit, and the staged changes of the user's files after the last
-    turn.
-    """
-    found = facts.get(POSITION)
-    seen = None if found is None else _read_known(found).seen
-    return (None, {}) if seen is None else (seen.position.head, seen.staged)
-
-
-def undone_tasks(facts: Mapping[str, Any]) -> list[str]:
-    """Return the finished tasks whose changes were gone when no turn had run."""
-    return facts.get(UNDONE, [])
-
-
-def is_turn_open(facts: Mapping[str, Any]) -> bool:
-    """Return whether a turn or a check began and did not end, so its changes are not
-    known.
-    """
-    found = facts.get(POSITION)
-    if facts.get(CHECKING):
-        return True
-    return found is not None and _read_known(found).seen is None
 
 
 _open_checks: Counter[Path] = Counter()  # by session folder, in this process
@@ -152,7 +90,7 @@ class Checkout:
         repository = find_repository(run.cwd)
         root = run.cwd if repository is None else repository.root
         commands = [check.command for check in run.checks.gates]
-        self._hidden = HiddenFiles(run.facts, run.session, root, run.cwd.resolve(), commands)
+        self.hidden = HiddenFiles(run.facts, run.session, root, run.cwd.resolve(), commands)
 
     @property
     def files(self) -> UsersFiles:
@@ -172,22 +110,9 @@ class Checkout:
         if (known := self._known()) is not None and self._were_checks_cut():
             await self._recover_checks(known, repository)
         before = self.files
-        position = await _position(repository)
-        is_bisect = repository.operation() == "bisect"
-        if is_bisect and position.branch is None:
-            self._run.say(
-                "A git bisect is in progress: the commits of this run will be on no branch, and git bisect reset leaves"
-                " them. End it first (git bisect reset)"
-            )
-        elif is_bisect:
-            self._run.say(
-                f"A git bisect is in progress and {position.name} is checked out: the commits of this run will be on "
-                f"{position.name}. If they belong elsewhere, end the bisect first (git bisect reset)"
-            )
-        elif position.branch is None:
-            self._run.say(
-                "HEAD is detached: the commits of this run will be on no branch. git switch -c NAME gives them one"
-            )
+        position = await position_of(repository)
+        if warning := place_warning(position, is_bisect=repository.operation() == "bisect"):
+            self._run.say(warning)
         self._note(Known(position, Seen(position, now.tree)))
         # Without a commit nothing separates the user's files from the project: all
         # belong to it.
@@ -197,13 +122,13 @@ class Checkout:
         uncommitted = await self._run.snapshots.uncommitted_names(now)
         written = {*self._run.checks.leftovers} - before.files.keys()
         files = await list_users_files(repository, position.head, uncommitted, self._store, without=written)
-        files = _with_old_troubles(files, before)
+        files = with_old_troubles(files, before)
         if files.files or before.files or before.versions or before.committed:
             self._facts.set(FACT, to_fact(files))
             staged = await self._staged(repository, position)
             self._note(Known(position, Seen(position, now.tree, staged, self._inner(repository))))
         if files.files:
-            self._run.say(_announced(files))
+            self._run.say(announcement(files))
         if files.unreadable:
             self._run.say(f"Uncommitted work in {named(files.unreadable)} is not protected: git cannot read it")
 
@@ -256,7 +181,7 @@ class Checkout:
             await self._report_checks(known, repository)
             if lost := await self._refs.end(repository, CHECKS, known.good.branch):
                 self._run.say(f"{'; '.join(one.said for one in lost[:3])}. `{lost[0].way_back}` brings it back")
-            if await _position(repository) == known.seen.position:
+            if await position_of(repository) == known.seen.position:
                 await self._see("", after)
         if self._facts.get(CHECKING) and not _open_checks[self._run.session]:
             self._facts.set(CHECKING, False)
@@ -292,13 +217,13 @@ class Checkout:
         """Watch a turn, and set `failed` to a forbidden change that it made.
 
         `is_repair`: the turn must undo a change of the turn before it. `hidden_as`: the
-        name for `hidden_changes`, if it is not the task. Raises Suspend if the branch
+        name for `hidden.changed_by`, if it is not the task. Raises Suspend if the branch
         has changed.
         """
         repository = self._repository()
         if (known := self._known()) is not None and repository is not None and not self._others(task):
             if (seen := known.seen) is not None:
-                now = await _position(repository)
+                now = await position_of(repository)
                 if not is_repair or now != seen.position:
                     known = await self._moved(known, seen.position, now, repository)
                 if self._were_checks_cut():
@@ -310,27 +235,15 @@ class Checkout:
                 await self._refs.end(repository, task, known.good.branch)
             await self._refs.begin(repository, known.good.branch)
             self._note(msgspec.structs.replace(known, seen=None, told=None))
-        if cut := await self._hidden.begin_turn():
+        if cut := await self.hidden.begin_turn():
             what = f"{cut} and the folders after it are not watched"
             self._run.say(f"This project is too large to watch every file that git ignores: {what}")
         try:
             yield
         finally:
-            await self._hidden.end_turn(hidden_as or task)
+            await self.hidden.end_turn(hidden_as or task)
             self.failed = await self._judge(task)
             await self._see(task)
-
-    def hidden_changes(self, task: str) -> list[str]:
-        """Return ignored configuration files and tools that turns of a task have
-        changed.
-        """
-        return self._hidden.changed_by(task)
-
-    def note_hidden_changes(self, task: str, paths: Collection[str]) -> None:
-        """Record other files that decide about checks and that turns of a task have
-        changed.
-        """
-        self._hidden.note(task, paths)
 
     def _others(self, task: str) -> bool:
         """Return whether another turn is running: then changes cannot be attributed."""
@@ -353,7 +266,7 @@ class Checkout:
         known = self._known()
         if known is None or known.seen is None or repository is None or self._others(""):
             return
-        moved = await self._moved(known, known.seen.position, await _position(repository), repository)
+        moved = await self._moved(known, known.seen.position, await position_of(repository), repository)
         self._note(msgspec.structs.replace(moved, told=None))
 
     async def note_undone(self, now: FolderSnapshot) -> None:
@@ -384,7 +297,7 @@ class Checkout:
         repository = find_repository(self._run.cwd)
         if known is None or repository is None or self._others(task):
             return
-        position = await _position(repository)
+        position = await position_of(repository)
         if snapshot is None:
             snapshot = await self._run.snapshots.take()
         seen = Seen(position, snapshot.tree, await self._staged(repository, position), self._inner(repository))
@@ -411,7 +324,7 @@ class Checkout:
         Raises Suspend otherwise.
         """
         good = known.good
-        if now.branch == good.branch and await _follows(repository, good, now):
+        if now.branch == good.branch and await follows(repository, good, now):
             return msgspec.structs.replace(known, good=now if seen == good else good)
         if now.branch != good.branch:
             what = f"The checkout switched from {good.name} to {now.name}"
@@ -421,7 +334,7 @@ class Checkout:
             self._run.say(f"{what}. The run continues from commit {str(now.head)[:12]}, because you resumed it there")
             return msgspec.structs.replace(known, good=now)
         self._note(msgspec.structs.replace(known, told=now))
-        way = await _way_to(repository, good, now)
+        way = await way_to(repository, good, now)
         when = "during a turn" if now == seen else "while no agent worked"
         id = self._run.session.name
         raise Suspend(
@@ -432,7 +345,7 @@ class Checkout:
 
     async def _adopt(self, seen: Seen, repository: Repository, snapshot: FolderSnapshot | None = None) -> None:
         """Attribute the changes since then to the user: no turn has run."""
-        position = await _position(repository)
+        position = await position_of(repository)
         if position.head is None:
             return
         if snapshot is None:
@@ -463,10 +376,10 @@ class Checkout:
         """
         end = last_sign_of_life(self._run.session)
         good = known.good
-        now = await _position(repository)
-        changed = await asyncio.to_thread(_changed_after, repository.root, list(self.files.files), end)
+        now = await position_of(repository)
+        changed = await asyncio.to_thread(changed_after, repository.root, list(self.files.files), end)
         if good.head is not None and good.head != now.head:
-            last = await _last_of_turn(repository, good, now, end)
+            last = await last_of_turn(repository, good, now, end)
             if last is not None:
                 changed |= await repository.differing(last, str(now.head))
             if last == good.head:
@@ -487,9 +400,9 @@ class Checkout:
             return None
         if repository is None:
             return Try("git", GONE, "the turn deleted the repository: .git is gone")
-        now = await _position(repository)
-        if now.branch != known.good.branch or not await _follows(repository, known.good, now):
-            failed = Try("git", await _way_home(repository, known.good, now), _said(known.good, now))
+        now = await position_of(repository)
+        if now.branch != known.good.branch or not await follows(repository, known.good, now):
+            failed = Try("git", await way_home(repository, known.good, now), said_of_move(known.good, now))
         else:
             failed = await self._files_after_turn(known, now, repository, task)
         lost = await self._refs.end(repository, task, known.good.branch)
@@ -503,8 +416,7 @@ class Checkout:
         return Try("git", text, reason)
 
     async def _files_after_turn(self, known: Known, now: Position, repository: Repository, task: str) -> Try | None:
-        files = self.files
-        if not files.files or known.good.head is None:
+        if not self.files.files or known.good.head is None:
             self._note(msgspec.structs.replace(known, good=now))
             return None
         await self._adopt_own_commits(known.good.head, str(now.head), repository)
@@ -586,112 +498,8 @@ class Checkout:
 
     def _known(self) -> Known | None:
         found: Any = self._facts.get(POSITION)
-        return None if found is None else _read_known(found)
+        return None if found is None else read_known(found)
 
     def _note(self, known: Known) -> None:
         if known != self._known():
             self._facts.set(POSITION, to_fact(known))
-
-
-def _with_old_troubles(files: UsersFiles, before: UsersFiles) -> UsersFiles:
-    """Return the list, with files of an earlier one that are still as a check left
-    them.
-    """
-    root = Path(files.root)
-    troubles = {path: one for path, one in before.troubles.items() if content_of(root / path) == one.content}
-    known = {**files.files, **{path: before.files[path] for path in troubles}}
-    return msgspec.structs.replace(
-        files,
-        files=dict(sorted(known.items())),
-        troubles=troubles,
-        versions=before.versions,
-        committed=before.committed,
-    )
-
-
-def is_staged_otherwise(path: str, one: Mapping[str, Entry | None], other: Mapping[str, Entry | None]) -> bool:
-    """Return whether a file is staged differently in two listings."""
-    return (path in one, one.get(path)) != (path in other, other.get(path))
-
-
-async def _position(repository: Repository) -> Position:
-    return Position(*await repository.head())
-
-
-async def _follows(repository: Repository, old: Position, new: Position) -> bool:
-    """Return whether the new history contains the old one."""
-    if old.head is None or old.head == new.head:
-        return True
-    return new.head is not None and await repository.is_ancestor(old.head, new.head)
-
-
-def _changed_after(root: Path, paths: Sequence[str], end: float) -> set[str]:
-    """Return the existing files that were changed after this time."""
-    return {path for path in paths if os.path.lexists(root / path) and changed_at(root / path) > end}
-
-
-async def _last_of_turn(repository: Repository, good: Position, now: Position, end: float) -> str | None:
-    """Return the last commit until this time, or None if the branch changed in another
-    way.
-    """
-    if now.branch != good.branch or not await _follows(repository, good, now):
-        return None
-    commits = (await repository.git("log", "--format=%H %ct", f"{good.head}..{now.head}")).split()
-    pairs = zip(commits[::2], commits[1::2], strict=True)
-    return next((commit for commit, time in pairs if int(time) <= end), good.head)
-
-
-def _said(good: Position, now: Position) -> str:
-    if now.branch != good.branch:
-        return f"the turn left the branch {good.name} for {now.name}"
-    return f"the turn rewrote the history of {good.name}: commit {str(good.head)[:12]} is not in it"
-
-
-def _switch_to(good: Position) -> str:
-    return f"git switch {quote(good.name)}" if good.branch is not None else f"git switch --detach {good.head}"
-
-
-async def _way_to(repository: Repository, good: Position, now: Position) -> str:
-    """Return the command that brings the user back to the last good commit.
-
-    No commit and no change is lost.
-    """
-    if now.branch != good.branch:
-        return _switch_to(good)
-    if now.head is None or await repository.is_ancestor(now.head, str(good.head)):
-        return f"git merge --ff-only {good.head}"
-    return f"git branch rewritten-{now.head[:12]} && git reset --keep {good.head}"
-
-
-async def _way_home(repository: Repository, good: Position, now: Position) -> str:
-    """Return the prompt for a worker that has left the branch or rewritten it."""
-    lines: list[str] = []
-    if now.branch != good.branch:
-        made = [] if good.head is None or now.head is None else await repository.commits(good.head, now.head)
-        lines.append(_switch_to(good))
-        lines += [f"git cherry-pick {commit}" for commit in reversed(made[:20])]
-    elif now.head is not None and await repository.is_ancestor(now.head, str(good.head)):
-        lines.append(f"git merge --ff-only {good.head}")
-    else:
-        lines.append(f"git reset --soft {good.head}")
-        lines.append("git commit --only -- YOUR FILES")
-    return (
-        f"{_said(good, now).capitalize()}. Only add commits to the branch that is checked out: no other branch, no "
-        "`commit --amend`, `rebase` or `reset` of commits that were there before. The way back, one step after the "
-        "other (look at `git status` between them):\n\n```sh\n" + "\n".join(lines) + "\n```"
-    )
-
-
-def _announced(files: UsersFiles) -> str:
-    count = len(files.files) + files.unlisted
-    number = "1 file is" if count == 1 else f"{count} files are"
-    them = "it" if count == 1 else "them"
-    one = "it" if count == 1 else "one"
-    lost = [path for path, file in files.files.items() if file.not_kept]
-    kept = f" No copy is kept of {named(lost, most=3)}: {files.files[lost[0]].not_kept}." if lost else ""
-    if files.unlisted:
-        kept += f" Only the first {len(files.files):,} are watched: commit or ignore the others."
-    return (
-        f"{number} not committed and yours: {named(files.paths, most=5)}. Workers must not touch {them}. "
-        f"If a run should change {one}, commit it first.{kept}"
-    )

@@ -25,7 +25,8 @@ import msgspec
 
 from atomic.git import find_repository
 from atomic.ralph.evidence import named_files
-from atomic.ralph.users_files import content_of, shown
+from atomic.ralph.file_copies import content_of
+from atomic.ralph.file_names import shown
 from atomic.sessions.facts import Facts
 
 FACT = "hidden_files"

@@ -19,8 +19,8 @@ import msgspec
 
 from atomic.config import git_folder
 from atomic.ralph.evidence import CheckResult, Evidence
+from atomic.ralph.file_names import named
 from atomic.ralph.review import ANSWER_FORMAT, Finding
-from atomic.ralph.users_files import named
 from atomic.tasks import Task
 
 PROMISE = "<promise>COMPLETE</promise>"

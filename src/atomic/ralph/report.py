@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 
 from atomic.ralph.dry_report import dry_sections
+from atomic.ralph.file_copies import STORE
 from atomic.ralph.markdown import bullets, code, line, paragraphs, plain
 from atomic.ralph.report_data import ReportData, read_report_data
 from atomic.ralph.report_sections import (
@@ -24,7 +25,7 @@ from atomic.ralph.report_sections import (
 from atomic.ralph.report_undo import undo_section
 from atomic.ralph.report_warnings import harm, late, late_warning, warnings
 from atomic.ralph.run_folder import NOTES, SNAPSHOTS, read_notes
-from atomic.ralph.users_files import STORE, changed_late
+from atomic.ralph.users_files import changed_late
 from atomic.workflows.definition import EndNote, RunEnd
 
 REPORT = "report.md"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from atomic.ralph.file_names import MOST_NAMED, named, shown
 from atomic.ralph.markdown import bullets, code, codes, line, paragraphs, quote, shell, word
 from atomic.ralph.report_data import ReportData
-from atomic.ralph.users_files import CHECKS, MOST_NAMED, Trouble, UsersFile, describe, named, shown, take_out
+from atomic.ralph.users_files import CHECKS, Trouble, UsersFile, describe, take_out
 
 
 def warnings(data: ReportData) -> str:

@@ -142,8 +142,8 @@ async def _ask_reviewer(ctx: Ralph, run: RunFolder, problem: str) -> Review:
     await checkout.require_repository()
     assert state.settled is not None  # `settle` has set it
     changes = await run.snapshots.changes(state.settled, await run.snapshots.take())
-    checkout.note_hidden_changes(round_name, protected(changes, [check.command for check in run.checks.gates]))
-    if paths := checkout.hidden_changes(round_name):
+    checkout.hidden.note(round_name, protected(changes, [check.command for check in run.checks.gates]))
+    if paths := checkout.hidden.changed_by(round_name):
         run.say(f"the reviewer changed files that decide about checks: {', '.join(paths[:5])}")
     if not submitted:
         return review_in(answer)
@@ -166,7 +166,7 @@ def _round_name(reviews_before: int) -> str:
 
 def _changed_by_reviewers(run: RunFolder, state: RalphState) -> list[str]:
     """Return tests, configuration files and tools that the last reviewers changed."""
-    return Checkout(run).hidden_changes(_round_name(len(state.reviews) - run.options.reviewers))
+    return Checkout(run).hidden.changed_by(_round_name(len(state.reviews) - run.options.reviewers))
 
 
 def _other_provider(ctx: Ralph) -> str | None:

@@ -21,8 +21,9 @@ from atomic.ralph.check_runs import (
     repair_task,
     said_of,
 )
-from atomic.ralph.checkout import Checkout, undone_tasks
+from atomic.ralph.checkout import Checkout
 from atomic.ralph.evidence import CheckResult, Evidence, diffstat, protected
+from atomic.ralph.position import undone_tasks
 from atomic.ralph.prompts import aim_of, check_output, is_check_repair, role_of, worker_prompt
 from atomic.ralph.run_folder import Ralph, RunFolder, ask_once
 from atomic.ralph.state import MAX_ATTEMPTS, Span, Try
@@ -305,7 +306,7 @@ def _protected(run: RunFolder, task: str, changes: Sequence[FileChange]) -> list
     ignores.
     """
     seen = protected(changes, [check.command for check in run.checks.gates])
-    return sorted({*seen, *Checkout(run).hidden_changes(task)})
+    return sorted({*seen, *Checkout(run).hidden.changed_by(task)})
 
 
 def result_line(evidence: Evidence) -> str:

@@ -8,37 +8,26 @@ user, and become the new state to compare with.
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
 from atomic.base.files import replace_file
-from atomic.base.redaction import Redactor
 from atomic.git import InnerFiles, Repository, find_repository, uncommitted_in_submodules
+from atomic.ralph.file_copies import COPY_CHANGED, GONE, LINK, Store, content_of, mode_of
+from atomic.ralph.file_names import from_fact, named, shell_word, shown
 from atomic.sessions.files import make_folder
 
 FACT = "users_files.json"
 EXISTING = "existing_files"  # the fact of all files, if the run began without a commit
-STORE = "snapshots/users-files"  # below the session's folder: a file for each content, by its hash
 MOST_FILES = 20_000  # that are listed and watched
-MOST_COPIES = 2_000  # that are kept
-MOST_BYTES = 16 * 1024 * 1024  # of one file that is kept
-MOST_KEPT = 64 * 1024 * 1024  # bytes of all together
-MOST_NAMED = 30  # in one text
-COPY_CHANGED = "another program has changed the copy that was kept of it"
 MOST_COMMANDS = 100  # in a prompt; more are put into a script
 CHECKS = ""  # in place of a task: a check ran
-_GONE = "deleted"
-_LINK = "link"
-
 Entry = tuple[str, str]  # mode and object of a file in git
 Kind = Literal["changed", "deleted", "committed", "unstaged"]
 
@@ -97,119 +86,15 @@ class UsersFiles(msgspec.Struct, frozen=True):
         return list(self.files)
 
 
-def content_of(path: Path) -> str:
-    """Return a hash of the content.
-
-    For a large file its size and time, for a link its target.
-    """
-    try:
-        status = path.lstat()
-        if stat.S_ISLNK(status.st_mode):
-            return f"{_LINK}:{os.readlink(path)}"
-        if not stat.S_ISREG(status.st_mode):
-            return "special"
-        if status.st_size > MOST_BYTES:
-            return f"large:{status.st_size}:{status.st_mtime_ns}"
-        return sha256(path.read_bytes()).hexdigest()
-    except (FileNotFoundError, NotADirectoryError):
-        return _GONE
-    except OSError:
-        return "unreadable"
-
-
-def _mode_of(path: Path) -> int:
-    """Return the permissions of a file, or the default if it is missing."""
-    try:
-        return path.lstat().st_mode & 0o777
-    except OSError:
-        return 0o644
-
-
-class Store:
-    """Copies of files by the hash of their content.
-
-    None is ever removed or replaced.
-    """
-
-    def __init__(self, session: Path, redactor: Redactor) -> None:
-        self._folder = session / STORE
-        self._redactor = redactor
-        self._kept: tuple[int, int] | None = None  # number of copies and their bytes; None: not counted yet
-
-    def keep(self, path: Path, content: str) -> str:
-        """Keep a copy of a file. Return why that is not possible, or nothing."""
-        if content in (_GONE, "special") or content.startswith(f"{_LINK}:") or self.has(content):
-            return ""
-        if content.startswith("large:"):
-            return "it is larger than 16 MiB"
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            return f"it cannot be read ({error.strerror})"
-        return self.keep_bytes(data, content)
-
-    def keep_bytes(self, data: bytes, content: str) -> str:
-        if self._redactor.finds_in_file(data):
-            return "it contains something that looks like a secret"
-        count, size = self._kept or self._count()
-        if count >= MOST_COPIES:
-            return f"you have more than {MOST_COPIES:,} uncommitted files"
-        if size + len(data) > MOST_KEPT:
-            return "your uncommitted files are larger than 64 MiB together"
-        make_folder(str(self._folder))
-        replace_file(self._folder / content, data)
-        self._kept = count + 1, size + len(data)
-        return ""
-
-    @property
-    def is_full(self) -> bool:
-        return self._kept is not None and self._kept[0] >= MOST_COPIES
-
-    def can_give(self, content: str) -> bool:
-        """Return whether a file with this content can be made: a missing file and a
-        link need no copy.
-        """
-        return content == _GONE or content.startswith(f"{_LINK}:") or self.has(content)
-
-    def has(self, content: str) -> bool:
-        return self._exists(content) and content_of(self._folder / content) == content
-
-    def is_changed(self, content: str) -> bool:
-        """Return whether another program has changed the copy: its name is the hash of
-        its bytes.
-        """
-        return self._exists(content) and not self.has(content)
-
-    def read(self, content: str) -> bytes:
-        """Return the bytes of a copy.
-
-        Raises OSError, also if another program has changed it.
-        """
-        path = self._folder / content
-        data = path.read_bytes()
-        if sha256(data).hexdigest() != content:
-            raise OSError(errno.EIO, COPY_CHANGED, str(path))
-        return data
-
-    def _exists(self, content: str) -> bool:
-        return bool(content) and os.path.lexists(self._folder / content)
-
-    def _count(self) -> tuple[int, int]:
-        with suppress(FileNotFoundError):
-            sizes = [entry.stat().st_size for entry in os.scandir(self._folder)]
-            return len(sizes), sum(sizes)
-        return 0, 0
-
-
 def put_back(path: Path, file: UsersFile, store: Store) -> None:
     """Restore a file as the user left it. Raises OSError."""
-    if file.content == _GONE:
+    if file.content == GONE:
         path.unlink(missing_ok=True)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    if file.content.startswith(f"{_LINK}:"):
+    if file.content.startswith(f"{LINK}:"):
         path.unlink(missing_ok=True)
-        path.symlink_to(file.content.removeprefix(f"{_LINK}:"))
+        path.symlink_to(file.content.removeprefix(f"{LINK}:"))
         return
     replace_file(path, store.read(file.content))
     path.chmod(file.mode)
@@ -237,8 +122,8 @@ def with_versions(known: UsersFiles, troubles: Mapping[str, Trouble], store: Sto
         content = trouble.content
         old = versions.get(path, [])
         is_new = content != known.files[path].content and content not in {one.content for one in old}
-        if is_new and content != _GONE and store.can_give(content):
-            versions[path] = [*old, Version(content, _mode_of(Path(known.root) / path), now)]
+        if is_new and content != GONE and store.can_give(content):
+            versions[path] = [*old, Version(content, mode_of(Path(known.root) / path), now)]
     return msgspec.structs.replace(known, versions=versions)
 
 
@@ -265,7 +150,7 @@ def list_existing(root: Path, paths: Sequence[str], store: Store) -> UsersFiles:
     for path in paths[:MOST_FILES]:
         content = content_of(root / path)
         why = store.keep(root / path, content)
-        files[path] = UsersFile(content=content, mode=_mode_of(root / path), not_kept=why)
+        files[path] = UsersFile(content=content, mode=mode_of(root / path), not_kept=why)
     return UsersFiles(str(root), files, len(paths) - len(files))
 
 
@@ -309,7 +194,7 @@ async def _listed(
         why = why or ("" if store.has(kept) else store.keep_bytes(data, kept))
     return UsersFile(
         content=content,
-        mode=_mode_of(place),
+        mode=mode_of(place),
         staged=entry,
         is_removed=path in staged and entry is None,
         staged_content=kept,
@@ -337,7 +222,7 @@ async def troubles_of(known: UsersFiles, repository: Repository, since: str, tas
         if path in committed:
             found[path] = Trouble("committed", whose, commits.get(path, ""), content)
         elif content != file.content:
-            found[path] = Trouble("deleted" if content == _GONE else "changed", whose, "", content)
+            found[path] = Trouble("deleted" if content == GONE else "changed", whose, "", content)
         elif file.is_staged and staged.get(path, ("", "")) != file.staged:
             found[path] = Trouble("unstaged", whose, "", content)
         elif file.submodule and path not in inner.files and file.submodule not in inner.unreadable:
@@ -392,40 +277,6 @@ async def own_commits(known: UsersFiles, repository: Repository, since: str, hea
         else:
             others |= paths
     return {path: commit for path, commit in own.items() if path not in others}
-
-
-def shown(path: str) -> str:
-    """Return a printable name of a file, quoted as git does if needed."""
-    if path.isprintable():
-        return path
-    escapes = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    quoted = ""
-    for letter in path:
-        octal = "".join(f"\\{byte:03o}" for byte in os.fsencode(letter))
-        quoted += letter if letter.isprintable() else escapes.get(letter, octal)
-    return f'"{quoted}"'
-
-
-def shell_word(path: str) -> str:
-    """Return the name of a file for a POSIX shell, in printable characters and line
-    ends.
-    """
-    body = path.rstrip("\n")
-    if body.isprintable():
-        return quote(path)
-    plain = "./_"  # without "-": printf would take a first one for an option
-    octals = ("".join(f"\\{byte:03o}" for byte in os.fsencode(sign)) for sign in body)
-    pairs = zip(body, octals, strict=True)
-    text = "".join(sign if sign in plain or (sign.isascii() and sign.isalnum()) else octal for sign, octal in pairs)
-    word = f"\"$(printf '{text}')\""
-    ends = path[len(body) :]
-    return f"{word}{quote(ends)}" if ends else word  # a shell cuts line ends off what printf writes
-
-
-def named(paths: Sequence[str], *, most: int = MOST_NAMED) -> str:
-    """Return names of files for a sentence."""
-    names = ", ".join(f"`{shown(path)}`" for path in paths[:most])
-    return names if len(paths) <= most else f"{names} and {len(paths) - most} more"
 
 
 def describe(name: str, trouble: Trouble) -> str:
@@ -507,7 +358,7 @@ def _put_back_lines(
             yield f"# {shown(path)}: there is no copy, because {why}; undo your change by hand"
         elif trouble.content != "special" and not store.can_give(trouble.content):
             yield f"# {shown(path)}: its current content cannot be copied; undo your change by hand"
-        elif file.content == _GONE:
+        elif file.content == GONE:
             yield f"rm -f -- {word}"
         else:
             copy = notes / "users-files" / sha256(os.fsencode(path)).hexdigest()[:16]
@@ -524,12 +375,6 @@ def _put_back_lines(
         yield f"git restore --staged --source={since} -- {word}"
 
 
-# A name may have bytes that are not UTF-8. Python keeps them as surrogates, which JSON
-# cannot contain. In facts they are characters of a private range.
-_PRIVATE = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
-_SURROGATES = {private: surrogate for surrogate, private in _PRIVATE.items()}
-
-
 def read_users_files(facts: Mapping[str, Any]) -> UsersFiles:
     return msgspec.convert(from_fact(facts.get(FACT, {})), UsersFiles)
 
@@ -541,28 +386,37 @@ def read_existing(facts: Mapping[str, Any]) -> UsersFiles:
     """
     found = msgspec.convert(from_fact(facts.get(EXISTING, {})), UsersFiles)
     root = Path(found.root)
-    gone = {path: Trouble("deleted", CHECKS, "", _GONE) for path in found.files if not os.path.lexists(root / path)}
+    gone = {path: Trouble("deleted", CHECKS, "", GONE) for path in found.files if not os.path.lexists(root / path)}
     return msgspec.structs.replace(found, troubles=gone)
 
 
-def to_fact(value: Any) -> Any:
-    """Return data for a fact: names of files become text without surrogates."""
-    return _translated(msgspec.to_builtins(value), _PRIVATE)
+def with_old_troubles(files: UsersFiles, before: UsersFiles) -> UsersFiles:
+    """Return the list, with files of an earlier one that are still as a check left
+    them.
+    """
+    root = Path(files.root)
+    troubles = {path: one for path, one in before.troubles.items() if content_of(root / path) == one.content}
+    known = {**files.files, **{path: before.files[path] for path in troubles}}
+    return msgspec.structs.replace(
+        files,
+        files=dict(sorted(known.items())),
+        troubles=troubles,
+        versions=before.versions,
+        committed=before.committed,
+    )
 
 
-def from_fact(value: Any) -> Any:
-    """Return the data of a fact with the original names of files."""
-    return _translated(value, _SURROGATES)
-
-
-def _translated(value: Any, table: Mapping[int, int]) -> Any:
-    match value:
-        case str():
-            return value if value.isascii() else value.translate(table)
-        case dict():
-            items = cast("dict[str, Any]", value).items()
-            return {_translated(key, table): _translated(one, table) for key, one in items}
-        case list() | tuple():
-            return [_translated(one, table) for one in cast("Sequence[Any]", value)]
-        case _:
-            return value
+def announcement(files: UsersFiles) -> str:
+    """Return the message about the user's files at the start of a run."""
+    count = len(files.files) + files.unlisted
+    number = "1 file is" if count == 1 else f"{count} files are"
+    them = "it" if count == 1 else "them"
+    one = "it" if count == 1 else "one"
+    lost = [path for path, file in files.files.items() if file.not_kept]
+    kept = f" No copy is kept of {named(lost, most=3)}: {files.files[lost[0]].not_kept}." if lost else ""
+    if files.unlisted:
+        kept += f" Only the first {len(files.files):,} are watched: commit or ignore the others."
+    return (
+        f"{number} not committed and yours: {named(files.paths, most=5)}. Workers must not touch {them}. "
+        f"If a run should change {one}, commit it first.{kept}"
+    )

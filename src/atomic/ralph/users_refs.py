@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from atomic.git import GitError, Refs, Repository, find_repository, read_refs
-from atomic.ralph.users_files import CHECKS, from_fact, shown, to_fact
+from atomic.ralph.file_names import from_fact, shown, to_fact
+from atomic.ralph.users_files import CHECKS
 from atomic.sessions.facts import Facts
 
 FACT = "refs"

@@ -1,0 +1,175 @@
+"""The branch and commit of the work, as facts of the run, and the ways back to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
+import msgspec
+
+from atomic.git import Repository
+from atomic.ralph.file_names import from_fact
+from atomic.ralph.users_files import Entry
+
+POSITION = "position"
+CHECKING = "checking"  # the fact that checks run while the user has uncommitted files
+UNDONE = "undone"  # the fact of finished tasks whose changes the user has taken back
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A commit and its branch, either of which may be missing."""
+
+    head: str | None
+    branch: str | None
+
+    @property
+    def name(self) -> str:
+        """Return a readable name of the branch."""
+        if self.branch is None:
+            return f"no branch (HEAD is {str(self.head)[:12]})"
+        return self.branch.removeprefix("refs/heads/")
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The checkout at a moment when no turn was under way."""
+
+    position: Position
+    tree: str  # of all files
+    staged: dict[str, Entry | None] = {}  # staged changes of the user's files
+    # The user's files in submodules, which the tree does not have, and their contents.
+    inner: list[tuple[str, str]] = []
+
+
+class Known(msgspec.Struct, frozen=True):
+    """The branch of the work, and the checkout as it was seen last.
+
+    A fact of the run.
+    """
+
+    good: Position  # the last position that was allowed
+    seen: Seen | None = None  # None while a turn runs
+    hooks: list[str] = []  # that may refuse a commit
+    uncommitted: list[str] = []  # files in no commit, if there are such hooks
+    told: Position | None = None  # the position that the last pause was about
+
+
+def read_known(fact: Any) -> Known:
+    return msgspec.convert(from_fact(fact), Known)
+
+
+def commit_hooks(facts: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the hooks that could have refused a commit, and the files that are in no
+    commit.
+    """
+    found = facts.get(POSITION, {})
+    return found.get("hooks", []), found.get("uncommitted", [])
+
+
+def index_after_turn(facts: Mapping[str, Any]) -> tuple[str | None, dict[str, Entry | None]]:
+    """Return the last commit, and the staged changes of the user's files after the last
+    turn.
+    """
+    found = facts.get(POSITION)
+    seen = None if found is None else read_known(found).seen
+    return (None, {}) if seen is None else (seen.position.head, seen.staged)
+
+
+def undone_tasks(facts: Mapping[str, Any]) -> list[str]:
+    """Return the finished tasks whose changes were gone when no turn had run."""
+    return facts.get(UNDONE, [])
+
+
+def is_turn_open(facts: Mapping[str, Any]) -> bool:
+    """Return whether a turn or a check began and did not end, so its changes are not
+    known.
+    """
+    found = facts.get(POSITION)
+    if facts.get(CHECKING):
+        return True
+    return found is not None and read_known(found).seen is None
+
+
+def is_staged_otherwise(path: str, one: Mapping[str, Entry | None], other: Mapping[str, Entry | None]) -> bool:
+    """Return whether a file is staged differently in two listings."""
+    return (path in one, one.get(path)) != (path in other, other.get(path))
+
+
+async def position_of(repository: Repository) -> Position:
+    return Position(*await repository.head())
+
+
+async def follows(repository: Repository, old: Position, new: Position) -> bool:
+    """Return whether the new history contains the old one."""
+    if old.head is None or old.head == new.head:
+        return True
+    return new.head is not None and await repository.is_ancestor(old.head, new.head)
+
+
+def place_warning(position: Position, *, is_bisect: bool) -> str:
+    """Return where the commits of a run will be, if that may surprise the user."""
+    if is_bisect and position.branch is None:
+        return (
+            "A git bisect is in progress: the commits of this run will be on no branch, and git bisect reset leaves"
+            " them. End it first (git bisect reset)"
+        )
+    if is_bisect:
+        return (
+            f"A git bisect is in progress and {position.name} is checked out: the commits of this run will be on "
+            f"{position.name}. If they belong elsewhere, end the bisect first (git bisect reset)"
+        )
+    if position.branch is None:
+        return "HEAD is detached: the commits of this run will be on no branch. git switch -c NAME gives them one"
+    return ""
+
+
+async def last_of_turn(repository: Repository, good: Position, now: Position, end: float) -> str | None:
+    """Return the last commit until this time, or None if the branch changed in another
+    way.
+    """
+    if now.branch != good.branch or not await follows(repository, good, now):
+        return None
+    commits = (await repository.git("log", "--format=%H %ct", f"{good.head}..{now.head}")).split()
+    pairs = zip(commits[::2], commits[1::2], strict=True)
+    return next((commit for commit, time in pairs if int(time) <= end), good.head)
+
+
+def said_of_move(good: Position, now: Position) -> str:
+    if now.branch != good.branch:
+        return f"the turn left the branch {good.name} for {now.name}"
+    return f"the turn rewrote the history of {good.name}: commit {str(good.head)[:12]} is not in it"
+
+
+def _switch_to(good: Position) -> str:
+    return f"git switch {quote(good.name)}" if good.branch is not None else f"git switch --detach {good.head}"
+
+
+async def way_to(repository: Repository, good: Position, now: Position) -> str:
+    """Return the command that brings the user back to the last good commit.
+
+    No commit and no change is lost.
+    """
+    if now.branch != good.branch:
+        return _switch_to(good)
+    if now.head is None or await repository.is_ancestor(now.head, str(good.head)):
+        return f"git merge --ff-only {good.head}"
+    return f"git branch rewritten-{now.head[:12]} && git reset --keep {good.head}"
+
+
+async def way_home(repository: Repository, good: Position, now: Position) -> str:
+    """Return the prompt for a worker that has left the branch or rewritten it."""
+    lines: list[str] = []
+    if now.branch != good.branch:
+        made = [] if good.head is None or now.head is None else await repository.commits(good.head, now.head)
+        lines.append(_switch_to(good))
+        lines += [f"git cherry-pick {commit}" for commit in reversed(made[:20])]
+    elif now.head is not None and await repository.is_ancestor(now.head, str(good.head)):
+        lines.append(f"git merge --ff-only {good.head}")
+    else:
+        lines.append(f"git reset --soft {good.head}")
+        lines.append("git commit --only -- YOUR FILES")
+    return (
+        f"{said_of_move(good, now).capitalize()}. Only add commits to the branch that is checked out: no other branch, "
+        "no `commit --amend`, `rebase` or `reset` of commits that were there before. The way back, one step after the "
+        "other (look at `git status` between them):\n\n```sh\n" + "\n".join(lines) + "\n```"
+    )
