@@ -300,7 +300,7 @@ async def test_a_baseline_is_taken_once_whatever_happens_then(tmp_path: Path) ->
     book = book_of(tmp_path, *commands[:2])
     await book.take_baseline(tmp_path, LIMIT)
     again = book_of(tmp_path, *commands, commands[0])  # a resume, with one gate more
-    assert [gate.command for gate in again.gates] == [*commands]
+    assert again.commands == [*commands]
     await again.take_baseline(tmp_path, 0.3)
     assert (tmp_path / "runs").read_text() == "a\nb\nc\n"
     assert book.baseline == dict(zip(commands, (0, 1, -9), strict=True))
@@ -324,4 +324,4 @@ async def test_an_interrupted_baseline_continues(tmp_path: Path) -> None:
 async def test_a_run_without_checks_reports_none(tmp_path: Path) -> None:
     book = CheckHistory(facts_of(tmp_path))
     await book.take_baseline(tmp_path, LIMIT)
-    assert (await book.check(tmp_path, LIMIT), list(book.gates), dict(book.baseline)) == ([], [], {})
+    assert (await book.check(tmp_path, LIMIT), list(book.chosen), dict(book.baseline)) == ([], [], {})

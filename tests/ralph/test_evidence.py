@@ -72,7 +72,7 @@ def test_secrets_that_a_gate_prints_are_not_kept(tmp_path: Path) -> None:
     facts = facts_in(tmp_path, Redactor(["hunter2hunter2"]))
     write_evidence(facts, evidence("1", gate=gate))
     assert "hunter2hunter2" not in (tmp_path / "evidence" / "1.json").read_text()
-    assert read_evidence(facts)["1"].gates[0].output_tail == "found [redacted] there\n"
+    assert read_evidence(facts)["1"].checks[0].output_tail == "found [redacted] there\n"
 
 
 def test_the_diffstat_is_the_sum() -> None:

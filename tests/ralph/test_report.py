@@ -72,7 +72,7 @@ class Run:
             **words,
             **facts,
         }
-        write_evidence(self.facts, Evidence(task=task, gates=gates, **known))
+        write_evidence(self.facts, Evidence(task=task, checks=gates, **known))
         self.spans[task] = [Span(FolderSnapshot(before, "e" * 40), FolderSnapshot(known["commit"], known["tree"]))]
 
     def call(self, role: str, **facts: Any) -> None:

@@ -158,7 +158,7 @@ async def is_known_green(run: RunFolder, state: RalphState, now: FolderSnapshot)
     if now.tree in {snapshot.tree for snapshot in state.checked.values()}:
         return True
     checks = run.checks
-    for check in checks.gates:
+    for check in checks.chosen:
         if checks.must_pass(check.command) and checks.baseline.get(check.command) != 0:
             return False
     return state.start is not None and not await moved_files(run, state.start, now)
@@ -187,7 +187,7 @@ def _ended(result: CheckResult) -> str:
 
 async def look_for_check(ctx: Ralph, run: RunFolder) -> None:
     """Take the check of a project that had none when the run began."""
-    if run.checks.gates:
+    if run.checks.chosen:
         return
     found = await asyncio.to_thread(project_check, _project(run), str(run.cwd))
     if found is None:

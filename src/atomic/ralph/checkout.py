@@ -89,7 +89,7 @@ class Checkout:
         self._refs = UsersRefs(run.facts)
         repository = find_repository(run.cwd)
         root = run.cwd if repository is None else repository.root
-        commands = [check.command for check in run.checks.gates]
+        commands = run.checks.commands
         self.hidden = HiddenFiles(run.facts, run.session, root, run.cwd.resolve(), commands)
 
     @property

@@ -118,7 +118,7 @@ async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -
 class _Record(msgspec.Struct, frozen=True):
     """The fact `gates.json`."""
 
-    gates: Sequence[CheckCommand] = ()
+    chosen: Sequence[CheckCommand] = msgspec.field(default=(), name="gates")
     baseline: Mapping[str, int] = {}  # exit codes before the first change, by command
     passed_once: Sequence[str] = ()
     ignored: Sequence[str] = ()  # red before the run, and the user ignores them
@@ -138,8 +138,12 @@ class CheckHistory:
         self._variables = variables  # passed to checks although they look like secrets
 
     @property
-    def gates(self) -> Sequence[CheckCommand]:
-        return self._read().gates
+    def chosen(self) -> Sequence[CheckCommand]:
+        return self._read().chosen
+
+    @property
+    def commands(self) -> list[str]:
+        return [check.command for check in self.chosen]
 
     @property
     def baseline(self) -> Mapping[str, int]:
@@ -150,12 +154,12 @@ class CheckHistory:
     def passed_once(self) -> set[str]:
         return set(self._read().passed_once)
 
-    def choose(self, gates: Iterable[CheckCommand]) -> None:
+    def choose(self, checks: Iterable[CheckCommand]) -> None:
         """Set the checks of the session; a command counts once. Their results stay."""
         unique: dict[str, CheckCommand] = {}
-        for gate in gates:
-            unique.setdefault(gate.command, gate)
-        self._write(msgspec.structs.replace(self._read(), gates=tuple(unique.values())))
+        for check in checks:
+            unique.setdefault(check.command, check)
+        self._write(msgspec.structs.replace(self._read(), chosen=tuple(unique.values())))
 
     def is_blocking(self, command: str) -> bool:
         """Return whether a failure of the check blocks a task: it passed before the
@@ -229,13 +233,13 @@ class CheckHistory:
         self._write(msgspec.structs.replace(record, refused=(*record.refused, command)))
         return True
 
-    def add_late(self, gate: CheckCommand) -> None:
+    def add_late(self, check: CheckCommand) -> None:
         """Choose a check after the start: it blocks tasks after its first pass, and
         must be green at the end.
         """
         record = self._read()
-        gates = (*record.gates, gate)
-        self._write(msgspec.structs.replace(record, gates=gates, late=(*record.late, gate.command)))
+        chosen = (*record.chosen, check)
+        self._write(msgspec.structs.replace(record, chosen=chosen, late=(*record.late, check.command)))
 
     async def take_baseline(self, cwd: Path, timeout: float, *, again: bool = False) -> list[CheckResult]:
         """Run each check once, before anything has changed, and return the red ones.
@@ -244,14 +248,14 @@ class CheckHistory:
         nothing has changed yet, so red checks are run once more.
         """
         red: list[CheckResult] = []
-        for gate in self.gates:
+        for command in self.commands:
             async with _one_at_a_time():
-                known = self.baseline.get(gate.command)
+                known = self.baseline.get(command)
                 if known == 0 or (known is not None and not again):
                     continue
-                result = await _run(gate.command, cwd, timeout, self._variables)
+                result = await _run(command, cwd, timeout, self._variables)
                 record = self._read()
-                baseline = {**record.baseline, gate.command: result.exit_code}
+                baseline = {**record.baseline, command: result.exit_code}
                 self._write(msgspec.structs.replace(record, baseline=baseline))
                 if result.exit_code != 0:
                     red.append(msgspec.structs.replace(result, baseline_exit_code=result.exit_code))
@@ -262,7 +266,7 @@ class CheckHistory:
 
         One that fails, but did not time out, is run once more on the same files.
         """
-        return [await self._check(gate.command, cwd, timeout) for gate in self.gates]
+        return [await self._check(command, cwd, timeout) for command in self.commands]
 
     async def _check(self, command: str, cwd: Path, timeout: float) -> CheckResult:
         is_flaky = False

@@ -50,7 +50,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     task: str
     attempt: int
     status: Literal["passed", "failed"]
-    gates: Sequence[CheckResult]
+    checks: Sequence[CheckResult] = msgspec.field(name="gates")
     commit: str | None
     tree: str
     changed_files: Sequence[str]

@@ -62,13 +62,13 @@ def read_options(params: WorkflowStateParams) -> Options:
     cwd = Path(params.cwd or os.curdir)
     _check_words(config)
     mode, goal, origin = _source(params.prompt.strip(), config, cwd, Path(params.project or cwd))
-    gates = _gates(params, config)
-    refuse_secrets(gates, Redactor.of_environment())
+    checks = _checks(params, config)
+    refuse_secrets(checks, Redactor.of_environment())
     return Options(
         mode=mode,
         goal=goal,
         origin=origin,
-        gates=tuple(gates),
+        gates=tuple(checks),
         gate_timeout=_timeout(config["gate_timeout"]),
         review_rounds=_count(config, "review_rounds", least=0),
         reviewers=_count(config, "reviewers", least=1),
@@ -200,9 +200,9 @@ def check_trust(params: WorkflowStateParams, options: Options) -> None:
     if untrusted is None or options.dry_run or "verify" in params.given:
         return
     of_settings = [command for path, command in untrusted.gates if path == PROJECT_SETTINGS]
-    for gate in options.gates:
-        if gate.origin != SETTINGS or gate.command in of_settings:
-            raise UntrustedError(untrusted.project, untrusted.hash, [f'check "{gate.command}" ({gate.origin})'])
+    for check in options.gates:
+        if check.origin != SETTINGS or check.command in of_settings:
+            raise UntrustedError(untrusted.project, untrusted.hash, [f'check "{check.command}" ({check.origin})'])
 
 
 def check_operation(cwd: str, *, then: str = "start again") -> None:
@@ -221,7 +221,7 @@ def check_operation(cwd: str, *, then: str = "start again") -> None:
     )
 
 
-def _gates(params: WorkflowStateParams, config: Mapping[str, Any]) -> list[CheckCommand]:
+def _checks(params: WorkflowStateParams, config: Mapping[str, Any]) -> list[CheckCommand]:
     """Return the given checks, or else the one that the project's files define, which
     runs at the project's root.
     """
@@ -263,16 +263,16 @@ def has_secret(command: str, redactor: Redactor) -> bool:
     return MARK in command or redactor.text(command) != command
 
 
-def refuse_secrets(gates: Iterable[CheckCommand], redactor: Redactor) -> None:
+def refuse_secrets(checks: Iterable[CheckCommand], redactor: Redactor) -> None:
     """Raise StartError if a check contains a secret.
 
     Checks are stored without secrets and are run as they are stored, so such a check
     would run with the mark.
     """
-    for gate in gates:
-        if has_secret(gate.command, redactor):
+    for check in checks:
+        if has_secret(check.command, redactor):
             raise StartError(
-                f'the check "{redactor.text(gate.command)}" ({gate.origin}) contains a secret, which Atomic does not '
+                f'the check "{redactor.text(check.command)}" ({check.origin}) contains a secret, which Atomic does not '
                 'store: put the value into an environment variable, write "$NAME" in the check, and list NAME in '
                 "[checks] env of your config.toml"
             )

@@ -109,7 +109,7 @@ def _with_failed_as_work(run: RunFolder, tasks: TaskList) -> TaskList:
 
 
 def _choose_checks(run: RunFolder) -> None:
-    if run.checks.gates:  # a resume: they are chosen, and files may have changed
+    if run.checks.chosen:  # a resume: they are chosen, and files may have changed
         return
     refuse_secrets(run.options.gates, run.redactor)  # it also knows the secrets of the settings and of MCP servers
     run.checks.choose(run.options.gates)
@@ -273,7 +273,7 @@ async def plan(ctx: Ralph) -> NodeResult:
         if isinstance(error, PlanError):
             raise NoPlanError(f"the planner gave no usable plan twice: {error}") from error
         raise
-    if not run.checks.gates and (command := check_in(tasks)):
+    if not run.checks.chosen and (command := check_in(tasks)):
         _take_check(run, command)
     _take(run, tasks)
     return NodeResult({"planned": True})

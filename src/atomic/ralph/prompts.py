@@ -271,7 +271,7 @@ def reviewer_prompt(
     for task in tasks:
         task_lines.append(_summary(task, len(tasks)))
         if task.id in evidence:
-            task_lines += [f"  - `{check.command}`: {_result(check)}" for check in evidence[task.id].gates]
+            task_lines += [f"  - `{check.command}`: {_result(check)}" for check in evidence[task.id].checks]
     findings = [f"{one.title} ({one.location})" if one.location else one.title for one in before]
     return _paragraphs(
         head("reviewer", None, attempt),

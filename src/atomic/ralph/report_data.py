@@ -120,9 +120,9 @@ class ReportData:
         """Return the checks that passed on work of this run, and whose failure would
         have stopped it.
         """
-        passed = {check.command for proof in self.proofs for check in proof.gates if check.exit_code == 0}
+        passed = {check.command for proof in self.proofs for check in proof.checks if check.exit_code == 0}
         passed |= self.checks.passed_once
-        commands = [check.command for check in self.checks.gates]
+        commands = self.checks.commands
         return [command for command in commands if command in passed and self.checks.is_blocking(command)]
 
     @property

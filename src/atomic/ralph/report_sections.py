@@ -67,10 +67,10 @@ def _proof(data: ReportData, task: Task) -> list[str]:
 
 
 def _evidence(data: ReportData, evidence: Evidence) -> list[str]:
-    facts = [_check_result(check) for check in evidence.gates]
+    facts = [_check_result(check) for check in evidence.checks]
     if not facts:
         facts.append("**Not verified by a check.**")
-    elif not any(check.blocking and check.exit_code == 0 for check in evidence.gates):
+    elif not any(check.blocking and check.exit_code == 0 for check in evidence.checks):
         facts.append("**Not verified by a check**: none that was green before the run, or since, has passed.")
     if data.is_shared:
         return facts
@@ -170,7 +170,7 @@ def _why(data: ReportData, task: Task, evidence: Evidence | None) -> str:
 def _red_checks(data: ReportData, evidence: Evidence) -> list[str]:
     """Return the checks that stopped a task, each with the end of its output."""
     texts: list[str] = []
-    for check in evidence.gates:
+    for check in evidence.checks:
         if check.exit_code == 0 or not (check.blocking or data.checks.must_pass(check.command)):
             continue
         output = "(nothing)"
@@ -236,8 +236,8 @@ def choices_section(data: ReportData) -> str:
 
 def check_lines(data: ReportData) -> list[str]:
     """Return the checks, who chose them, and their results before the run."""
-    if data.checks.gates:
-        return [_check(data, check) for check in data.checks.gates]
+    if data.checks.chosen:
+        return [_check(data, check) for check in data.checks.chosen]
     if data.checks.refused:
         names = codes(data.checks.refused)
         return [f"Check: {names} was found and not run: the project is not approved (`atomic trust`)"]

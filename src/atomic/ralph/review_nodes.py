@@ -64,7 +64,7 @@ async def settle(ctx: Ralph) -> NodeResult:
         await _add_tasks(ctx, run, again)
         return NodeResult(goto="tasks")
     is_same = not _changed_by_reviewers(run, state) and not await deleted_by_checks(run)
-    if not run.checks.gates or (is_same and await is_known_green(run, state, now)):
+    if not run.checks.chosen or (is_same and await is_known_green(run, state, now)):
         return NodeResult({"settled": now})
     checked = await check_tree(run, now=now, runs=MAX_RUNS)
     if checked.moved:
@@ -142,7 +142,7 @@ async def _ask_reviewer(ctx: Ralph, run: RunFolder, problem: str) -> Review:
     await checkout.require_repository()
     assert state.settled is not None  # `settle` has set it
     changes = await run.snapshots.changes(state.settled, await run.snapshots.take())
-    checkout.hidden.note(round_name, protected(changes, [check.command for check in run.checks.gates]))
+    checkout.hidden.note(round_name, protected(changes, run.checks.commands))
     if paths := checkout.hidden.changed_by(round_name):
         run.say(f"the reviewer changed files that decide about checks: {', '.join(paths[:5])}")
     if not submitted:

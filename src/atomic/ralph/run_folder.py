@@ -113,11 +113,11 @@ class RunFolder:
             cwd=str(self.cwd),
             notes=str(self.notes / NOTES),
             is_git=find_repository(self.cwd) is not None,  # also one that has no commit yet
-            checks=tuple(check.command for check in checks.gates),
+            checks=tuple(checks.commands),
             red_before=tuple(checks.ignored),
             wanted=tuple(
                 check.command
-                for check in checks.gates
+                for check in checks.chosen
                 if checks.must_pass(check.command) and not checks.is_blocking(check.command)
             ),
             shared=self.options.workers > 1,

@@ -77,7 +77,7 @@ async def begin(ctx: Ralph) -> NodeResult:
     await Checkout(run).note_undone(now)
     if again := tasks_again(run):
         raise Postpone(again)
-    has_blocking = any(run.checks.is_blocking(check.command) for check in run.checks.gates)
+    has_blocking = any(map(run.checks.is_blocking, run.checks.commands))
     if not has_blocking or await is_known_green(run, state, now):
         return NodeResult()
     checked = await check_tree(run, now=now)
@@ -201,7 +201,7 @@ def _builds_on(run: RunFolder, task: Task) -> list[str]:
     return lines
 
 
-async def gate(ctx: Ralph) -> NodeResult:
+async def check_turn(ctx: Ralph) -> NodeResult:
     """Run the checks after the turn: the task is done, tried again, or given up."""
     run = RunFolder(ctx)
     task = ctx.item
@@ -290,7 +290,7 @@ async def evidence_of(
         task=task,
         attempt=attempt,
         status="failed" if reason else "passed",
-        gates=tuple(results),
+        checks=tuple(results),
         commit=now.head,
         tree=now.tree,
         changed_files=tuple(one.path for one in changes),
@@ -305,14 +305,14 @@ def _protected(run: RunFolder, task: str, changes: Sequence[FileChange]) -> list
     """Return the changed files that decide about checks, including files that git
     ignores.
     """
-    seen = protected(changes, [check.command for check in run.checks.gates])
+    seen = protected(changes, run.checks.commands)
     return sorted({*seen, *Checkout(run).hidden.changed_by(task)})
 
 
 def result_line(evidence: Evidence) -> str:
     """Return the result of an attempt, in one line."""
     result = f"failed: {evidence.reason}" if evidence.reason else "done"
-    green = [one for one in evidence.gates if one.exit_code == 0]
+    green = [one for one in evidence.checks if one.exit_code == 0]
     facts = [f"{one.command} passed in {one.seconds:.1f}s" for one in green]
     facts.append(f"{evidence.diffstat.files} files changed")
     if evidence.commit is not None:

@@ -88,7 +88,7 @@ def _work() -> Any:
         graph(RalphState)
         .node("begin", task_nodes.begin)
         .then(agent("work", task_nodes.work))
-        .node("gate", task_nodes.gate)
+        .node("gate", task_nodes.check_turn)
         .node("give-up", task_nodes.give_up)
     )
     return task_loop_node(
