@@ -97,7 +97,7 @@ async def test_every_event_is_a_line_of_stream_json(user: User) -> None:
     events = [
         {"type": "tool_started", "id": "1", "name": "Bash", "input": {"command": "ls"}, "agent": None},
         {"type": "tool_ended", "id": "1", "output": "x", "error": None, "agent": None},
-        {"type": "text_delta", "text": "Zeile\n“zwei”", "agent": None},
+        {"type": "text_delta", "text": "“zwei”\nZeile\n", "agent": None},
     ]
     done = await play(
         user, *events, end(text="Zeile", usage={"input": 1, "cost": 0.5}), flags=("--output", "stream-json")
@@ -117,7 +117,7 @@ async def test_every_event_is_a_line_of_stream_json(user: User) -> None:
     [
         ("cluade", 2, 'Unknown agent: "cluade" (did you mean "claude"?)'),
         ("replay:nowhere.jsonl", 2, "nowhere.jsonl: No such file or directory"),
-        ("replay:.", 2, ".: Is a directory"),
+        ("replay:.", 2, ".: this is not a regular file"),
     ],
 )
 async def test_json_reports_that_there_was_no_turn(user: User, agent: str, code: int, message: str) -> None:
