@@ -22,9 +22,18 @@ from atomic.config import atomic_home, find_project
 from atomic.sessions.history import History, StepLook, read_history
 from atomic.sessions.html import page_of
 from atomic.sessions.model import SessionRecord, SessionStatus
-from atomic.sessions.report import RESUMABLE, dollars, facts_of, local_time, next_command, report_of
+from atomic.sessions.report import (
+    RESUMABLE,
+    TimelineRow,
+    bar,
+    dollars,
+    facts_of,
+    local_time,
+    next_command,
+    report_of,
+    rows_of,
+)
 from atomic.sessions.store import Session, SessionStore, shown
-from atomic.sessions.timeline import Row, bar, rows_of
 
 if TYPE_CHECKING:
     from atomic.graph import CompiledGraph
@@ -234,7 +243,7 @@ def _load_graph(record: SessionRecord) -> CompiledGraph[Any] | None:
         return None
 
 
-def _timeline(rows: Sequence[Row], columns: int) -> str:
+def _timeline(rows: Sequence[TimelineRow], columns: int) -> str:
     if not rows:
         return ""
     lines = ["Timeline"]

@@ -11,8 +11,7 @@ from html import escape
 
 from atomic.base.text import duration
 from atomic.sessions.history import History
-from atomic.sessions.report import dollars, facts_of, figures_of, local_time
-from atomic.sessions.timeline import Row, rows_of
+from atomic.sessions.report import TimelineRow, dollars, facts_of, figures_of, local_time, rows_of
 
 MOST_ROWS = 2000
 
@@ -43,6 +42,16 @@ def page_of(history: History, *, svg: str = "", report: str = "", marks: Mapping
     """
     record = history.record
     title = f"{record.workflow}: {record.status}"
+    figures = [
+        (_text(one.role), str(one.calls), duration(one.seconds), f"{one.tokens:,}", dollars(one.cost))
+        for one in figures_of(history)
+    ]
+    steps = [
+        (_text(step.node), str(step.attempt), _text(step.status), duration(step.seconds), dollars(step.cost),
+         _text(step.error or ""))
+        for step in history.steps[-MOST_ROWS:]
+    ]  # fmt: skip
+    tasks = [(_text(task.id), _text(task.status), _text(task.title)) for task in history.tasks]
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',
@@ -52,18 +61,16 @@ def page_of(history: History, *, svg: str = "", report: str = "", marks: Mapping
         f"<dl>{''.join(f'<dt>{_text(name)}</dt><dd>{_text(text)}</dd>' for name, text in facts_of(history))}</dl>",
         f'<h2>Graph</h2><div class="figure">{_marked(svg, marks or {})}</div>' if svg else "",
         _timeline(rows_of(history)),
-        _figures(history),
-        _steps(history),
-        _tasks(history),
+        _section("By role", ("role", "calls", "took", "tokens", "cost"), figures),
+        _section("Steps", ("node", "attempt", "status", "took", "cost", "error"), steps),
+        _section("Tasks", ("task", "status", "title"), tasks),
         f"<h2>Report</h2><pre>{_text(report)}</pre>" if report else "",
         "</body></html>\n",
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _timeline(rows: Sequence[Row]) -> str:
-    if not rows:
-        return ""
+def _timeline(rows: Sequence[TimelineRow]) -> str:
     shown = rows[-MOST_ROWS:]
     cells = [
         (_text(local_time(row.started)), _text(row.who), _text(row.what), _bar(row), duration(row.seconds),
@@ -72,41 +79,23 @@ def _timeline(rows: Sequence[Row]) -> str:
     ]  # fmt: skip
     left_out = f"<p>The first {len(rows) - len(shown):,} are left out.</p>" if len(rows) > len(shown) else ""
     head = ("began", "who", "agent", "", "took", "cost", "end")
-    return f"<h2>Timeline</h2>{left_out}{_table(head, cells)}"
+    return _section("Timeline", head, cells, left_out)
 
 
-def _bar(row: Row) -> str:
+def _bar(row: TimelineRow) -> str:
     kind = "bar" if row.status in _GOOD else "bar bad"
     return f'<div class="{kind}"><i style="left:{row.left * 100:.3f}%;width:{row.width * 100:.3f}%"></i></div>'
 
 
-def _figures(history: History) -> str:
-    rows = [
-        (_text(one.role), str(one.calls), duration(one.seconds), f"{one.tokens:,}", dollars(one.cost))
-        for one in figures_of(history)
-    ]
-    return f"<h2>By role</h2>{_table(('role', 'calls', 'took', 'tokens', 'cost'), rows)}" if rows else ""
-
-
-def _steps(history: History) -> str:
-    rows = [
-        (_text(step.node), str(step.attempt), _text(step.status), duration(step.seconds), dollars(step.cost),
-         _text(step.error or ""))
-        for step in history.steps[-MOST_ROWS:]
-    ]  # fmt: skip
-    return f"<h2>Steps</h2>{_table(('node', 'attempt', 'status', 'took', 'cost', 'error'), rows)}" if rows else ""
-
-
-def _tasks(history: History) -> str:
-    rows = [(_text(task.id), _text(task.status), _text(task.title)) for task in history.tasks]
-    return f"<h2>Tasks</h2>{_table(('task', 'status', 'title'), rows)}" if rows else ""
-
-
-def _table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of cells that are already escaped."""
-    titles = "".join(f"<th>{title}</th>" for title in head)
+def _section(title: str, head: Iterable[str], rows: Sequence[Sequence[str]], note: str = "") -> str:
+    """Return a heading and a table of cells that are already escaped; empty without
+    rows.
+    """
+    if not rows:
+        return ""
+    titles = "".join(f"<th>{name}</th>" for name in head)
     lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><tr>{titles}</tr>{lines}</table>"
+    return f"<h2>{title}</h2>{note}<table><tr>{titles}</tr>{lines}</table>"
 
 
 def _marked(svg: str, marks: Mapping[str, str]) -> str:
