@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from bodies import DURABLE, RECORD, expect, more
 from measure import Metrics, bytes_on_disk
 
-from atomic.sessions.journal_database import CHECKPOINT_PAGES
+from atomic.sessions.durability import CHECKPOINT_PAGES
 from atomic.workflows import CompiledGraph, Node, NodeContext, RunStatus, SqliteJournal, State, graph, node, reducers
 
 LONG_RUN = 10 * DURABLE

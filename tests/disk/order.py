@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from atomic.sessions.journal_database import PAGE_SIZE
+from atomic.sessions.durability import PAGE_SIZE
 from tests.disk.trace import AnyOp, Created, FolderSynced, Renamed, Resized, Synced, Trace, Wrote
 from tests.disk.workflow import done_mark, needs
 

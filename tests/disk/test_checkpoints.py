@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from atomic.sessions import SqliteJournal, journal_database, owner
+from atomic.sessions import SqliteJournal, durability, owner
 from tests.disk.cases import Place
 from tests.disk.tracer import Entry, run_traced
 from tests.disk.workflow import make_tasks
@@ -66,7 +66,7 @@ def life(log: Path) -> int:
 
 def test_the_log_of_a_run_that_only_waits_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, "RENEW_SECONDS", 0.001)
-    monkeypatch.setattr(journal_database, "CHECKPOINT_PAGES", 10)
+    monkeypatch.setattr(durability, "CHECKPOINT_PAGES", 10)
     log = tmp_path / "journal.db-wal"
     deadline = time.monotonic() + 60
     with SqliteJournal(tmp_path / "journal.db") as journal:
@@ -75,17 +75,17 @@ def test_the_log_of_a_run_that_only_waits_stays_short(tmp_path: Path, monkeypatc
         while life(log) - first & 0xFFFFFFFF < 5:
             assert time.monotonic() < deadline, f"the log has {log.stat().st_size} bytes and was not restarted"
             time.sleep(0.01)
-        assert log.stat().st_size < 15 * journal_database.PAGE_SIZE
+        assert log.stat().st_size < 15 * durability.PAGE_SIZE
 
 
 def test_a_log_that_another_process_writes_is_copied_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint does not wait for other processes, and nothing depends on it."""
-    monkeypatch.setattr(journal_database, "CHECKPOINT_PAGES", 3)
+    monkeypatch.setattr(durability, "CHECKPOINT_PAGES", 3)
     path = tmp_path / "journal.db"
     with SqliteJournal(path) as journal, closing(sqlite3.connect(path, isolation_level=None)) as other:
         run = journal.create("run", start_row("run"))
         size = path.stat().st_size
-        connect = journal_database.connect
+        connect = durability.connect
 
         def too_late(*words: object, **options: object) -> sqlite3.Connection:
             """Let the other process write between a commit and the checkpoint after it."""
@@ -94,7 +94,7 @@ def test_a_log_that_another_process_writes_is_copied_later(tmp_path: Path, monke
             return connect(str(path), seconds=0)
 
         with monkeypatch.context() as patched:
-            patched.setattr(journal_database, "connect", too_late)
+            patched.setattr(durability, "connect", too_late)
             for step in (1, 2):
                 run.append([step_row(step)])
                 if other.in_transaction:

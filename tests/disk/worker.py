@@ -38,7 +38,7 @@ def shorten_intervals() -> ExitStack:
     """Set short limits, so that a short run renews leases and wraps logs."""
     stack = ExitStack()
     stack.enter_context(patch("atomic.sessions.owner.RENEW_SECONDS", 0.02))
-    stack.enter_context(patch("atomic.sessions.journal_database.CHECKPOINT_PAGES", 40))
+    stack.enter_context(patch("atomic.sessions.durability.CHECKPOINT_PAGES", 40))
     return stack
 
 

@@ -11,13 +11,12 @@ import pytest
 from atomic.base.redaction import Redactor
 from atomic.graph.engine.errors import RunOwnedError
 from atomic.sessions.facts import Facts
-from atomic.sessions.journal import SqliteJournal
-from atomic.sessions.redacted_journal import RedactingJournal
+from atomic.sessions.journal import SqliteJournal, open_redacting
 
 NOBODYS = Redactor([])
 
 
-def opened(folder: Path, journal: SqliteJournal | RedactingJournal, redactor: Redactor = NOBODYS) -> Facts:
+def opened(folder: Path, journal: SqliteJournal, redactor: Redactor = NOBODYS) -> Facts:
     facts = Facts(folder, redactor)
     facts.open(journal, "run")
     return facts
@@ -111,9 +110,9 @@ def test_a_folder_in_place_of_a_copy_is_named_though_the_copy_cannot_be_written(
 
 def test_secrets_are_in_neither(tmp_path: Path) -> None:
     redactor = Redactor(["hunter2hunter2"])
-    with RedactingJournal(SqliteJournal(tmp_path / "journal.db"), redactor) as journal:
+    with open_redacting(tmp_path / "journal.db", redactor) as journal:
         opened(tmp_path, journal, redactor).set("a.json", {"said": "it is hunter2hunter2"})
     for path in tmp_path.iterdir():
         assert b"hunter2hunter2" not in path.read_bytes()
-    with RedactingJournal(SqliteJournal(tmp_path / "journal.db"), redactor) as journal:
+    with open_redacting(tmp_path / "journal.db", redactor) as journal:
         assert opened(tmp_path, journal, redactor).restore_copies() == []

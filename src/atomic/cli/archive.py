@@ -26,9 +26,9 @@ from atomic.cli.errors import CliError
 from atomic.cli.streams import confirmed, has_terminal, put, tell
 from atomic.config import atomic_home, read_duration
 from atomic.processes.temporary_folders import temporary_prefix
+from atomic.sessions.durability import connect
 from atomic.sessions.errors import SessionDamagedError
 from atomic.sessions.history import read_history, seconds_since_1970
-from atomic.sessions.journal_database import connect
 from atomic.sessions.model import SessionRecord, SessionStatus
 from atomic.sessions.report import local_time, report_of
 from atomic.sessions.store import Session, SessionStore, notes_of, read_record, shown

@@ -3,8 +3,8 @@
 This package knows no agents and no workflows. Start with `store`; the journal starts in
 `journal`.
 
-Public modules: `journal_database`, `errors`, `facts`, `files`, `history`, `html`, `inbox`,
-`model`, `report`, `started`, `store`, `timeline`.
+Public modules: `durability`, `errors`, `facts`, `files`, `history`, `html`, `inbox`,
+`model`, `report`, `started`, `store`.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import filecmp
+import glob
 import os
 import stat
 import time
@@ -126,7 +127,7 @@ def keep_aside(path: str) -> str:
 
     An existing copy with the same contents is used again.
     """
-    for earlier in sorted(Path(path).parent.glob(f"{_escaped(Path(path).name)}.damaged-*")):
+    for earlier in sorted(Path(path).parent.glob(f"{glob.escape(Path(path).name)}.damaged-*")):
         if not earlier.name.endswith("-wal") and _same_files(path, str(earlier)):
             return str(earlier)
     stamp = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
@@ -170,10 +171,6 @@ def sync_file(path: str) -> None:
 def sync_folder(path: str) -> None:
     """Sync the folder of a file: a rename is not durable before that."""
     sync_file(os.path.dirname(path))
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def _same_files(path: str, copy: str) -> bool:

@@ -77,22 +77,25 @@ def read_history(session: Session, record: SessionRecord) -> History:
 
     Damaged parts are left out and reported.
     """
-    calls, no_calls = _calls(session.logs.calls)
+    calls: list[CallLook] = []
+    no_calls = ""
+    try:
+        calls = list(read_calls(session.logs.calls))
+    except OSError as error:
+        no_calls = _unreadable(session.logs.calls, error)
     steps, problem = _steps(session, calls)
     tasks, more = _tasks(session.dir / "tasks.json")
     open_steps, no_events = _open_steps(session.logs.events, {(one.step_id, one.attempt) for one in steps})
-    steps += [_running(step) if record.status == "running" else _interrupted(step) for step in open_steps]
+    for step in open_steps:
+        status = "interrupted"
+        seconds = 0.0
+        if record.status == "running":
+            status = "running"
+            seconds = max(0.0, time.time() - step.started)
+        steps.append(msgspec.structs.replace(step, status=status, seconds=seconds))
     return History(
         record=record, steps=steps, calls=calls, tasks=tasks, problem=problem or more or no_calls or no_events
     )
-
-
-def _running(step: StepLook) -> StepLook:
-    return msgspec.structs.replace(step, status="running", seconds=max(0.0, time.time() - step.started))
-
-
-def _interrupted(step: StepLook) -> StepLook:
-    return msgspec.structs.replace(step, status="interrupted")
 
 
 def objects_in(lines: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
@@ -116,20 +119,14 @@ def read_calls(path: Path) -> Iterator[CallLook]:
         figures: Mapping[str, Any] = cast("Mapping[str, Any]", usage) if isinstance(usage, Mapping) else {}
         seconds = number(line.get("seconds"))
         cost = figures.get("cost")
+        names = ("node", "role", "task", "provider", "model", "reason")
         yield CallLook(
-            started=_start(line, seconds),
+            started=(seconds_since_1970(line.get("time")) or 0.0) - seconds,  # `time` is when it ended
             seconds=seconds,
-            **{name: _text(line.get(name)) for name in ("node", "role", "task", "provider", "model", "reason")},
+            **{name: str(line[name]) for name in names if line.get(name) is not None},
             tokens=int(number(figures.get("input")) + number(figures.get("output"))),
             cost=number(cost) if isinstance(cost, int | float) else None,
         )
-
-
-def _calls(path: Path) -> tuple[list[CallLook], str]:
-    try:
-        return list(read_calls(path)), ""
-    except OSError as error:
-        return [], _unreadable(path, error)
 
 
 def _unreadable(path: Path, error: OSError) -> str:
@@ -158,15 +155,6 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
                 yield line
     except (FileNotFoundError, NotADirectoryError):
         return
-
-
-def _start(line: Mapping[str, Any], seconds: float) -> float:
-    """Return when a call started; `time` is when it ended."""
-    return (seconds_since_1970(line.get("time")) or 0.0) - seconds
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)
 
 
 def _steps(session: Session, calls: Sequence[CallLook]) -> tuple[list[StepLook], str]:

@@ -90,9 +90,5 @@ class Inbox:
             except FileNotFoundError:
                 continue
             except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                _put_aside(path)
-
-
-def _put_aside(path: Path) -> None:
-    with suppress(OSError):  # otherwise it is ignored again the next time
-        path.rename(path.with_suffix(".unreadable"))
+                with suppress(OSError):  # otherwise it is ignored again the next time
+                    path.rename(path.with_suffix(".unreadable"))

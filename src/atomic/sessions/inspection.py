@@ -12,18 +12,10 @@ from contextlib import closing
 
 from atomic.graph.engine.errors import JournalError
 from atomic.sessions import chain, wal_reader
+from atomic.sessions.durability import PAGE_SIZE, SQLITE_ERRORS, connect, explain
 from atomic.sessions.errors import DamagedError
 from atomic.sessions.files import size_of
-from atomic.sessions.journal_database import (
-    APPLICATION_ID,
-    FORMAT,
-    PAGE_SIZE,
-    SQLITE_ERRORS,
-    TABLES,
-    connect,
-    explain,
-    run_numbers,
-)
+from atomic.sessions.tables import APPLICATION_ID, FORMAT, TABLES, run_numbers
 
 _MAGIC = b"SQLite format 3\0"
 _LOOK_BYTES = 1 << 20

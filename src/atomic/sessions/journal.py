@@ -36,7 +36,9 @@ from atomic.sessions.errors import DamagedError, Recovery
 from atomic.sessions.owner import Leases, Owner
 
 if TYPE_CHECKING:
-    from atomic.sessions.storage import JournalFile
+    from atomic.base.redaction import Redactor
+    from atomic.sessions.journal_file import JournalFile
+    from atomic.sessions.row_redaction import RowRedaction
     from atomic.sessions.tables import Run, Tables
 
 ResultT = TypeVar("ResultT")
@@ -54,6 +56,18 @@ def open_journal(path: str | os.PathLike[str], *, is_new: bool) -> SqliteJournal
     return SqliteJournal(path)
 
 
+def open_redacting(path: str | os.PathLike[str], redactor: Redactor) -> SqliteJournal:
+    """Open or create the SQLite journal at a path, which removes secrets as it writes.
+
+    Raises JournalError.
+    """
+    from atomic.sessions.row_redaction import RowRedaction
+
+    journal = SqliteJournal(path)
+    journal._redaction = RowRedaction(redactor)
+    return journal
+
+
 class SqliteJournal:
     """Runs in one SQLite file, which survives a kill and a power cut.
 
@@ -64,13 +78,14 @@ class SqliteJournal:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         # Imported here: a program that opens no journal does not load SQLite.
-        from atomic.sessions.storage import JournalFile
+        from atomic.sessions.journal_file import JournalFile
 
         try:
             real = os.path.realpath(path)
         except ValueError as error:
             raise JournalError(f"{os.fspath(path)!r} is not a path: {error}") from error
         self._file: JournalFile = JournalFile(real)
+        self._redaction: RowRedaction | None = None
         self._leases = Leases(real)
         self._logs: dict[int, _SqliteLog] = {}
         # A journal that is garbage without being closed must release its runs.
@@ -90,10 +105,11 @@ class SqliteJournal:
         """Create a run and own it. Raises JournalError if the id exists."""
 
         def create() -> RunLog:
+            first = start if self._redaction is None else self._redaction.row(start)
             with self._file.writing() as tables:
                 if tables.find(execution_id) is not None:
                     raise JournalError(f'Run "{execution_id}" exists already; resume it, or give another id')
-                run, end = tables.insert(execution_id, [start], _me())
+                run, end = tables.insert(execution_id, [first], _me())
             return self._own(run, end)
 
         try:
@@ -193,7 +209,7 @@ class SqliteJournal:
         return run
 
     def _own(self, run: Run, end: End) -> RunLog:
-        log = _SqliteLog(self._file, run, end, self._disown)
+        log = _SqliteLog(self._file, run, end, self._disown, self._redaction)
         self._logs[run.number] = log
         self._leases.add(run.number, run.fence)
         return log
@@ -237,11 +253,14 @@ class SqliteJournal:
 class _SqliteLog:
     """Writes the rows of a run that this process owns."""
 
-    def __init__(self, file: JournalFile, run: Run, end: End, disown: Callable[[int], None]) -> None:
+    def __init__(
+        self, file: JournalFile, run: Run, end: End, disown: Callable[[int], None], redaction: RowRedaction | None
+    ) -> None:
         self.run = run
         self.has_written = False
         self._file = file
         self._disown = disown
+        self._redaction = redaction
         self._released = False
         self._number = run.number
         self._fence = run.fence
@@ -249,6 +268,8 @@ class _SqliteLog:
         self._seq, self._crc = end
 
     def append(self, rows: Sequence[Row], *, sync: bool = True) -> None:
+        if self._redaction is not None:
+            rows = [self._redaction.row(row) for row in rows]
         with self._file.lock:
             if self._released:
                 raise RunOwnedError(self.run.execution_id, None, taken_over=True)
@@ -278,6 +299,8 @@ class _SqliteLog:
             self.has_written = True
 
     def snapshot(self, step: int, body: bytes) -> None:
+        if self._redaction is not None:
+            body = self._redaction.packed(body)
         with self._file.lock:
             if self._released:
                 raise RunOwnedError(self.run.execution_id, None, taken_over=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from atomic.sessions.journal_database import LogKeeper
+    from atomic.sessions.durability import LogKeeper
 
 RENEW_SECONDS = 5.0
 STALE_SECONDS = 15.0
@@ -219,14 +219,14 @@ class Leases:
             self._thread.start()
 
     def _renew_until(self, stopped: threading.Event) -> None:
-        from atomic.sessions.journal_database import LogKeeper
+        from atomic.sessions.durability import LogKeeper
 
         keeper = LogKeeper(self._path)
         while not stopped.wait(RENEW_SECONDS):
             self._renew(keeper)
 
     def _renew(self, keeper: LogKeeper) -> None:
-        from atomic.sessions.journal_database import SQLITE_ERRORS, connect
+        from atomic.sessions.durability import SQLITE_ERRORS, connect
 
         # A failure does not end the run: the next renewal tries again, and the fence
         # protects the file.

@@ -18,14 +18,14 @@ from typing import Any
 
 from atomic.graph.engine.errors import JournalError
 from atomic.graph.engine.journal import Row, StartBody, decode_body
-from atomic.sessions import chain, journal_database, wal_reader
+from atomic.sessions import chain, durability, wal_reader
 from atomic.sessions.chain import Snapshot
+from atomic.sessions.durability import PAGE_SIZE, SQLITE_ERRORS
 from atomic.sessions.errors import DamagedError, FactsLostError, Recovery
 from atomic.sessions.facts import is_facts, run_of
 from atomic.sessions.files import copy_file, install_rebuilt, keep_aside, rebuilt_path, size_of, sync_file, sync_folder
-from atomic.sessions.journal_database import MAX_RUNS, OWNER_COLUMNS, PAGE_SIZE, SQLITE_ERRORS, read_snapshot
 from atomic.sessions.owner import Owner
-from atomic.sessions.tables import Run
+from atomic.sessions.tables import MAX_RUNS, OWNER_COLUMNS, TABLES, Run, create, read_snapshot
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class _Reading:
     complete: bool = True
 
     def connect(self) -> sqlite3.Connection:
-        return journal_database.connect(self.path, read_only=True, without_log=self.without_log)
+        return durability.connect(self.path, read_only=True, without_log=self.without_log)
 
 
 @dataclass(slots=True)
@@ -184,7 +184,7 @@ def _first_page(scratch: str, pages: int) -> bytes:
     """Return the first page, which is the same in every journal except for the page
     count.
     """
-    journal_database.create(scratch)
+    create(scratch)
     with open(scratch, "rb") as file:
         page = bytearray(file.read(PAGE_SIZE))
     page[28:40] = pages.to_bytes(4, "big") + bytes(8)  # no free pages: an unused one does no harm
@@ -205,7 +205,7 @@ def _survey(reading: _Reading) -> _Reading:
 def _known_runs(connection: sqlite3.Connection, reading: _Reading) -> dict[int, tuple[Any, ...]]:
     # Do not read other tables: one might be a view.
     tables = dict(connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
-    if any(tables.get(name) != sql for name, sql in journal_database.TABLES.items()):
+    if any(tables.get(name) != sql for name, sql in TABLES.items()):
         raise sqlite3.DatabaseError("the tables are not those of a journal")
     known: dict[int, tuple[Any, ...]] = {}
     try:
@@ -359,8 +359,8 @@ def _refuse_if_facts_are_lost(
 
 
 def _build(target: str, runs: dict[str, _Found], ours: Mapping[int, Run]) -> None:
-    journal_database.create(target)
-    with closing(journal_database.connect(target)) as connection:
+    create(target)
+    with closing(durability.connect(target)) as connection:
         # Safe, because the whole file is synced before it gets its name.
         connection.executescript("PRAGMA synchronous=OFF; BEGIN;")
         for run in sorted(runs.values(), key=lambda run: run.number):

@@ -24,21 +24,11 @@ _STARTED = "started"
 _CANCELLED = "cancelled"
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a record that only a resume changes."""
-
-    workflow: str
-    workflow_version: str = ""
-    workflow_source: str = ""
-    workflow_path: str = ""
-    workflow_sha256: str = ""
-    project: str = ""
-    prompt: str = ""
-    created_at: str = ""
-    config: Mapping[str, Any] = {}
-    state_version: int = 1
-    cwd: str = ""
-    options: Mapping[str, Any] = {}
+# The fields of a record that only a resume changes.
+_FIELDS = (
+    "workflow", "workflow_version", "workflow_source", "workflow_path", "workflow_sha256", "project", "prompt",
+    "created_at", "config", "state_version", "cwd", "options",
+)  # fmt: skip
 
 
 def keep_started(facts: Facts, record: SessionRecord) -> None:
@@ -111,8 +101,10 @@ def rebuilt_record(folder: Path) -> SessionRecord | None:
 
 
 def _plain(record: SessionRecord) -> dict[str, Any]:
-    return msgspec.to_builtins({name: getattr(record, name) for name in Started.__struct_fields__})
+    return msgspec.to_builtins({name: getattr(record, name) for name in _FIELDS})
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    return msgspec.structs.asdict(msgspec.convert(value, Started))
+def _fields(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields as a record has them; those of an older version have defaults."""
+    record = msgspec.convert({"id": "", **kept}, SessionRecord)
+    return {name: getattr(record, name) for name in _FIELDS}

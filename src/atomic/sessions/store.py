@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -30,12 +30,10 @@ from atomic.sessions.errors import (
 )
 from atomic.sessions.files import make_folder
 from atomic.sessions.inbox import Answer, Inbox, Message
+from atomic.sessions.journal import SqliteJournal, open_redacting
 from atomic.sessions.logs import SessionLogs
 from atomic.sessions.model import OwnerInfo, SessionRecord, SessionStatus
 from atomic.sessions.owner import is_running, mark_of_this_process
-
-if TYPE_CHECKING:
-    from atomic.graph.engine.journal import Journal
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _PREFIX = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]){0,28}-?")
@@ -133,14 +131,14 @@ class SessionStore:
 
         One that cannot be read is `failed`.
         """
-        records = [self._listed(id) for id in self.ids()]
+        records: Records = []
+        for id in self.ids():
+            try:
+                record = shown(read_record(self.place_of(id)))
+            except SessionDamagedError as error:
+                record = SessionRecord(id=id, workflow="", status=SessionStatus.FAILED, reason=str(error))
+            records.append(record)
         return sorted(records, key=lambda record: (record.created_at, record.id), reverse=True)
-
-    def _listed(self, id: str) -> SessionRecord:
-        try:
-            return shown(read_record(self.place_of(id)))
-        except SessionDamagedError as error:
-            return SessionRecord(id=id, workflow="", status=SessionStatus.FAILED, reason=str(error))
 
 
 class Session:
@@ -234,12 +232,9 @@ class Session:
         if has_begun and not self.journal_path.is_file():
             raise JournalLostError(self.id, f"its journal {self.journal_path} is missing")
 
-    def journal(self) -> Journal:
+    def journal(self) -> SqliteJournal:
         """Open the journal, which removes secrets as it writes. Raises JournalError."""
-        from atomic.sessions.journal import SqliteJournal
-        from atomic.sessions.redacted_journal import RedactingJournal
-
-        return RedactingJournal(SqliteJournal(self.journal_path), self.redactor)
+        return open_redacting(self.journal_path, self.redactor)
 
     def write(self, name: str, text: str) -> None:
         """Replace a file of the folder, without secrets."""
@@ -276,13 +271,12 @@ def read_record(folder: Path) -> SessionRecord:
     try:
         return msgspec.json.decode(read_bounded(path, _MOST_BYTES), type=SessionRecord)
     except OSError as error:
-        raise SessionDamagedError(
-            f"{path}: {error.strerror or error}; atomic resume {folder.name} rebuilds it from journal.db"
-        ) from error
+        problem = f"{path}: {error.strerror or error}"
+        cause: Exception = error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SessionDamagedError(
-            f"{path} cannot be read: {error}; atomic resume {folder.name} rebuilds it from journal.db"
-        ) from error
+        problem = f"{path} cannot be read: {error}"
+        cause = error
+    raise SessionDamagedError(f"{problem}; atomic resume {folder.name} rebuilds it from journal.db") from cause
 
 
 def now() -> str:

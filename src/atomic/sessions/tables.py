@@ -14,9 +14,26 @@ from atomic.graph.engine.errors import JournalError, RunNotFoundError
 from atomic.graph.engine.journal import Row, StartBody, decode_body
 from atomic.sessions import chain
 from atomic.sessions.chain import End, Snapshot, first_key
+from atomic.sessions.durability import PAGE_SIZE, SQLITE_ERRORS, explain
 from atomic.sessions.errors import BrokenChainError, DamagedError
-from atomic.sessions.journal_database import MAX_RUNS, OWNER_COLUMNS, read_snapshot
 from atomic.sessions.owner import Owner
+
+APPLICATION_ID = 0x41744A31  # "AtJ1": identifies a journal among SQLite files
+FORMAT = 1
+
+# The order matters: recovery relies on the root pages that these statements produce.
+# `runs.id` has no index: a damaged one would hide a run, and a journal has few runs.
+TABLES = {
+    "runs": "CREATE TABLE runs (number INTEGER PRIMARY KEY, id TEXT NOT NULL, fence INTEGER NOT NULL,"
+    " host TEXT, boot TEXT, space TEXT, pid INTEGER, born TEXT, token TEXT, ticked REAL, renewed REAL)",
+    "rows": "CREATE TABLE rows (key INTEGER PRIMARY KEY, kind INTEGER NOT NULL, step INTEGER, body BLOB NOT NULL,"
+    " crc INTEGER NOT NULL)",
+    "snapshots": "CREATE TABLE snapshots (run INTEGER PRIMARY KEY, seq INTEGER NOT NULL, step INTEGER NOT NULL,"
+    " chain INTEGER NOT NULL, crc INTEGER NOT NULL, body BLOB NOT NULL)",
+}
+OWNER_COLUMNS = "host, boot, space, pid, born, token, ticked, renewed"
+
+MAX_RUNS = 1 << (62 - chain.RUN_BITS)
 
 _RUNS = f"SELECT number, id, fence, {OWNER_COLUMNS} FROM runs"
 _ROWS = "SELECT key, kind, step, body, crc FROM rows WHERE key >= ? AND key < ? ORDER BY key"
@@ -87,7 +104,8 @@ class Tables:
             yield from chain.verified(stored, run.number, after.seq + 1, after.crc)
         except BrokenChainError as broken:
             raise self._broken(run, broken.seq) from broken
-        last = self._last_seq(run)
+        (key,) = self._connection.execute("SELECT max(key) FROM rows WHERE key >= ? AND key < ?", run.keys).fetchone()
+        last = -1 if key is None else key - first
         if self._snapshot_seq(run) > max(last, after.seq) and self.snapshot(run):
             raise self._broken(run, last + 1)
 
@@ -193,10 +211,6 @@ class Tables:
             raise self._broken(run, row[0])
         yield row[1], End(row[0], row[2])
 
-    def _last_seq(self, run: Run) -> int:
-        (key,) = self._connection.execute("SELECT max(key) FROM rows WHERE key >= ? AND key < ?", run.keys).fetchone()
-        return -1 if key is None else key - run.keys[0]
-
     def _snapshot_seq(self, run: Run) -> int:
         found = self._connection.execute("SELECT seq FROM snapshots WHERE run = ?", (run.number,)).fetchone()
         return found[0] if found is not None and type(found[0]) is int else -1
@@ -211,6 +225,51 @@ class Tables:
             f'Row {seq} of run "{run.execution_id}" is damaged. The run can be resumed from its snapshot after '
             f"step {snapshot.step}, but the steps before that cannot be shown"
         )
+
+
+def create(path: str) -> None:
+    """Fill an empty file with an empty journal."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.executescript(
+            # The whole file is synced before it gets its name, so no sync for each
+            # table.
+            f"PRAGMA synchronous=OFF; PRAGMA page_size={PAGE_SIZE}; PRAGMA auto_vacuum=NONE;"
+            f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT};"
+            f"{';'.join(TABLES.values())}; PRAGMA journal_mode=WAL;"
+        )
+    finally:
+        connection.close()
+
+
+def run_numbers(connection: sqlite3.Connection) -> list[int]:
+    """Return the numbers of all runs in the order of their creation.
+
+    Raises DamagedError for an impossible one.
+    """
+    numbers = [number for (number,) in connection.execute("SELECT number FROM runs ORDER BY number")]
+    if not all(0 < number < MAX_RUNS for number in numbers):
+        raise DamagedError("a run has an impossible number")
+    return numbers
+
+
+def read_snapshot(connection: sqlite3.Connection, number: int, execution_id: str) -> Snapshot | None:
+    """Return the snapshot of a run.
+
+    None if there is no usable one, since it is only a cache.
+    """
+    try:
+        row = connection.execute(
+            "SELECT seq, step, chain, body, crc FROM snapshots WHERE run = ?", (number,)
+        ).fetchone()
+    except SQLITE_ERRORS as error:
+        if isinstance(explain("", error, "read"), JournalError):
+            raise
+        return None
+    if row is None:
+        return None
+    snapshot = Snapshot(*row[:4])
+    return snapshot if chain.is_snapshot(execution_id, snapshot, row[4]) else None
 
 
 def _run(columns: tuple[Any, ...]) -> Run:

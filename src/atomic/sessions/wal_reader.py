@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 
-from atomic.sessions.journal_database import PAGE_SIZE
+from atomic.sessions.durability import PAGE_SIZE
 
 _HEADER = 32
 _FRAME_HEADER = 24
@@ -29,7 +29,9 @@ def dropped(path: str) -> tuple[int, int]:
     with open(f"{path}-wal", "rb") as file:
         log = file.read()
     rest = _unused(path, log)
-    return len(rest), _commits(rest)
+    skip = _HEADER if len(rest) % _FRAME == _HEADER else 0  # the whole log with its damaged header
+    commits = sum(rest[at + 4 : at + 8] not in (b"", b"\0\0\0\0") for at in range(skip, len(rest), _FRAME))
+    return len(rest), commits
 
 
 def pages(path: str, *, verified: bool) -> tuple[dict[int, bytes], int]:
@@ -77,12 +79,6 @@ def _unused(path: str, log: bytes) -> bytes:
     return rest if _has_salts(rest, salts) or _continues(rest, before, order) else b""
 
 
-def _commits(rest: bytes) -> int:
-    """Return the number of frames that end a transaction."""
-    skip = _HEADER if len(rest) % _FRAME == _HEADER else 0  # the whole log with its damaged header
-    return sum(rest[at + 4 : at + 8] not in (b"", b"\0\0\0\0") for at in range(skip, len(rest), _FRAME))
-
-
 def _is_whole(header: bytes) -> bool:
     if len(header) < _HEADER or header[:3] != b"\x37\x7f\x06" or header[3] not in (0x82, 0x83):
         return False
@@ -116,7 +112,10 @@ def _continues(rest: bytes, before: bytes, order: str) -> bool:
     """Return whether the next frame continues the chain, whatever its salts (no
     checksum covers them).
     """
-    return len(rest) >= _FRAME and _frame_checksum(rest, before, order) == struct.unpack(">II", rest[16:24])
+    if len(rest) < _FRAME:
+        return False
+    checksum = _checksum(rest[:8] + rest[_FRAME_HEADER:_FRAME], struct.unpack(">II", before), order)
+    return checksum == struct.unpack(">II", rest[16:24])
 
 
 def _is_unfinished(rest: bytes, salts: bytes, before: bytes, order: str) -> bool:
@@ -133,16 +132,11 @@ def _is_unfinished(rest: bytes, salts: bytes, before: bytes, order: str) -> bool
     return position > 0 and not _has_salts(rest, salts) and not _continues(rest, before, order)
 
 
-def _frame_checksum(frame: bytes, before: bytes, order: str) -> tuple[int, int]:
-    seed = struct.unpack(">II", before)
-    return _checksum(frame[:8] + frame[_FRAME_HEADER:_FRAME], (seed[0], seed[1]), order)
-
-
 def _order(header: bytes) -> str:
     return ">" if header[3] & 1 else "<"
 
 
-def _checksum(data: bytes, seed: tuple[int, int], order: str) -> tuple[int, int]:
+def _checksum(data: bytes, seed: tuple[int, ...], order: str) -> tuple[int, int]:
     first, second = seed
     words = struct.unpack(f"{order}{len(data) // 4}I", data)
     for one, other in zip(words[::2], words[1::2], strict=True):

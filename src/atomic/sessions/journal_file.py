@@ -14,12 +14,12 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any
 
 from atomic.graph.engine.errors import JournalError
-from atomic.sessions import journal_database
+from atomic.sessions import durability
+from atomic.sessions.durability import SQLITE_ERRORS, LogKeeper, unsynced
 from atomic.sessions.errors import DamagedError, Recovery
 from atomic.sessions.files import WAIT_SECONDS, Lock, install_rebuilt, make_folder, make_private, sync_file, sync_folder
 from atomic.sessions.inspection import check_format, inspect, is_new
-from atomic.sessions.journal_database import SQLITE_ERRORS, LogKeeper
-from atomic.sessions.tables import Run, Tables
+from atomic.sessions.tables import Run, Tables, create
 
 # One statement, so that the check and the write are one transaction without BEGIN and
 # COMMIT.
@@ -56,9 +56,12 @@ class JournalFile:
         except BaseException as error:
             with suppress(OSError):
                 self._lock.release()
-            if isinstance(error, (OSError, *SQLITE_ERRORS, DamagedError)):
-                raise self._refused(error) from error
-            raise
+            if not isinstance(error, (OSError, *SQLITE_ERRORS, DamagedError)):
+                raise
+            reason = error if isinstance(error, DamagedError) else self._failed(error, "open")
+            if isinstance(reason, DamagedError):
+                raise JournalError(f'"{self.path}" is damaged: {reason}') from error
+            raise reason from error
 
     def append(self, values: tuple[Any, ...], *, sync: bool) -> bool:
         """Write one row if the fence is unchanged.
@@ -73,7 +76,7 @@ class JournalFile:
             if sync:
                 cursor.execute(APPEND, values)
             else:
-                with self._unsynced(cursor.connection):
+                with unsynced(cursor.connection):
                     cursor.execute(APPEND, values)
         except SQLITE_ERRORS as error:
             raise self._failed(error, "write") from error
@@ -172,13 +175,13 @@ class JournalFile:
             with suppress(FileNotFoundError):
                 os.unlink(new + suffix)
         os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        journal_database.create(new)
+        create(new)
         sync_file(new)
         os.rename(new, self.path)
         sync_folder(self.path)
 
     def _connect(self) -> None:
-        connection = journal_database.connect(self.path)
+        connection = durability.connect(self.path)
         try:
             check_format(self.path, connection)
         except BaseException:
@@ -193,7 +196,7 @@ class JournalFile:
 
         SQLite keeps the log while another connection is open, and when a reader closes.
         """
-        with suppress(*SQLITE_ERRORS), closing(journal_database.connect(self.path, read_only=True)) as guard:
+        with suppress(*SQLITE_ERRORS), closing(durability.connect(self.path, read_only=True)) as guard:
             with suppress(*SQLITE_ERRORS):
                 guard.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             if self._connection is not None:
@@ -209,7 +212,7 @@ class JournalFile:
         if connection is None:
             raise self._closed()
         try:
-            with nullcontext() if sync else self._unsynced(connection):
+            with nullcontext() if sync else unsynced(connection):
                 connection.execute(begin)
                 yield connection
                 if connection.in_transaction:
@@ -221,18 +224,6 @@ class JournalFile:
             if isinstance(error, SQLITE_ERRORS):
                 raise self._failed(error, doing) from error
             raise
-
-    @contextmanager
-    def _unsynced(self, connection: sqlite3.Connection) -> Generator[None]:
-        # As a script: SQLite applies the setting when it compiles the text, so a cached
-        # statement would not.
-        connection.executescript("PRAGMA synchronous=NORMAL")
-        try:
-            yield
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")  # the setting cannot change inside a transaction
-            connection.executescript("PRAGMA synchronous=FULL")
 
     def _check_place(self) -> None:
         """Raise JournalError if the file was deleted or replaced: SQLite would write to
@@ -259,14 +250,8 @@ class JournalFile:
         self._cursor = None
         self.lock = threading.RLock()  # a thread of the parent may have held it
 
-    def _refused(self, error: BaseException) -> JournalError:
-        reason = error if isinstance(error, DamagedError) else self._failed(error, "open")
-        if isinstance(reason, DamagedError):
-            return JournalError(f'"{self.path}" is damaged: {reason}')
-        return reason
-
     def _failed(self, error: BaseException, doing: str) -> JournalError | DamagedError:
-        return journal_database.explain(self.path, error, doing)
+        return durability.explain(self.path, error, doing)
 
     def _closed(self) -> JournalError:
         if self._parents is not None:

@@ -1,4 +1,9 @@
-"""SQLite for the journal: the tables, the connections, and the explanation of errors.
+"""When a journal is on the disk: connections that sync, checkpoints, and errors of
+SQLite.
+
+Each commit is synced (`synchronous=FULL`), so a row survives a power cut when its
+append returns. Rows that may be lost, snapshots and leases are written `unsynced`: they
+survive a kill. The log is copied into the file by `LogKeeper`.
 
 This module, and sqlite3 with it, is imported when the first journal is opened: a
 program that only lists its workflows does not pay for it.
@@ -8,31 +13,13 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from contextlib import closing
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 
 from atomic.graph.engine.errors import JournalError
-from atomic.sessions import chain
-from atomic.sessions.chain import RUN_BITS, Snapshot
 from atomic.sessions.errors import DamagedError
 
-APPLICATION_ID = 0x41744A31  # "AtJ1": identifies a journal among SQLite files
-FORMAT = 1
 PAGE_SIZE = 8192  # rows of a kilobyte fill it with less waste than pages of 4096 (1.21 against 1.39 MB for a thousand)
-
-# The order matters: recovery relies on the root pages that these statements produce.
-# `runs.id` has no index: a damaged one would hide a run, and a journal has few runs.
-TABLES = {
-    "runs": "CREATE TABLE runs (number INTEGER PRIMARY KEY, id TEXT NOT NULL, fence INTEGER NOT NULL,"
-    " host TEXT, boot TEXT, space TEXT, pid INTEGER, born TEXT, token TEXT, ticked REAL, renewed REAL)",
-    "rows": "CREATE TABLE rows (key INTEGER PRIMARY KEY, kind INTEGER NOT NULL, step INTEGER, body BLOB NOT NULL,"
-    " crc INTEGER NOT NULL)",
-    "snapshots": "CREATE TABLE snapshots (run INTEGER PRIMARY KEY, seq INTEGER NOT NULL, step INTEGER NOT NULL,"
-    " chain INTEGER NOT NULL, crc INTEGER NOT NULL, body BLOB NOT NULL)",
-}
-OWNER_COLUMNS = "host, boot, space, pid, born, token, ticked, renewed"
-
-MAX_RUNS = 1 << (62 - RUN_BITS)
-
 _BUSY_SECONDS = 10.0
 CHECKPOINT_PAGES = 256  # 2 MB of log: quick to read after a crash, and few checkpoints
 
@@ -84,6 +71,20 @@ def connect(
     return connection
 
 
+@contextmanager
+def unsynced(connection: sqlite3.Connection) -> Generator[None]:
+    """Do not wait for the disk at the end of the transactions in the body."""
+    # As a script: SQLite applies the setting when it compiles the text, so a cached
+    # statement would not.
+    connection.executescript("PRAGMA synchronous=NORMAL")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")  # the setting cannot change inside a transaction
+        connection.executescript("PRAGMA synchronous=FULL")
+
+
 class LogKeeper:
     """Keeps the log of a journal short, for one writer.
 
@@ -113,51 +114,6 @@ class LogKeeper:
         except SQLITE_ERRORS:
             return False  # another process writes, or the disk is full; the log keeps the data
         return True
-
-
-def create(path: str) -> None:
-    """Fill an empty file with an empty journal."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
-        connection.executescript(
-            # The whole file is synced before it gets its name, so no sync for each
-            # table.
-            f"PRAGMA synchronous=OFF; PRAGMA page_size={PAGE_SIZE}; PRAGMA auto_vacuum=NONE;"
-            f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT};"
-            f"{';'.join(TABLES.values())}; PRAGMA journal_mode=WAL;"
-        )
-    finally:
-        connection.close()
-
-
-def run_numbers(connection: sqlite3.Connection) -> list[int]:
-    """Return the numbers of all runs in the order of their creation.
-
-    Raises DamagedError for an impossible one.
-    """
-    numbers = [number for (number,) in connection.execute("SELECT number FROM runs ORDER BY number")]
-    if not all(0 < number < MAX_RUNS for number in numbers):
-        raise DamagedError("a run has an impossible number")
-    return numbers
-
-
-def read_snapshot(connection: sqlite3.Connection, number: int, execution_id: str) -> Snapshot | None:
-    """Return the snapshot of a run.
-
-    None if there is no usable one, since it is only a cache.
-    """
-    try:
-        row = connection.execute(
-            "SELECT seq, step, chain, body, crc FROM snapshots WHERE run = ?", (number,)
-        ).fetchone()
-    except SQLITE_ERRORS as error:
-        if isinstance(explain("", error, "read"), JournalError):
-            raise
-        return None
-    if row is None:
-        return None
-    snapshot = Snapshot(*row[:4])
-    return snapshot if chain.is_snapshot(execution_id, snapshot, row[4]) else None
 
 
 def explain(path: str, error: BaseException, doing: str) -> JournalError | DamagedError:
