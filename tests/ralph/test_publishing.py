@@ -19,7 +19,7 @@ from atomic.ralph.pull_request import PublishError, publish
 from atomic.ralph.review import Review
 from atomic.ralph.run_folder import Ralph
 from atomic.ralph.state import RalphState
-from atomic.runs.kept_tasks import CleanTasks, KeptTasks
+from atomic.runs.kept_tasks import KeptTasks
 from atomic.sessions.facts import Facts
 from atomic.tasks import Task, TaskList, TaskStatus
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, facts_in, worker, writing
@@ -112,7 +112,7 @@ class Project:
         self.goal = "Build a game\nwith a board"
         self.start: str | None = None
         self.facts = facts_in(self.session)
-        self.tasks = KeptTasks(self.session, self.facts, CleanTasks(self.session, Redactor([])))
+        self.tasks = KeptTasks(self.session, self.facts, Redactor([]))
         self.tasks.write(TaskList([Task("t1", "Add the board", status=TaskStatus.COMPLETED)]))
         write_evidence(
             self.facts, Evidence("t1", 1, "passed", (), "b" * 40, "f" * 40, ("board.py",), Diffstat(1, 3, 0), ())

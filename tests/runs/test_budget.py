@@ -14,8 +14,9 @@ import pytest
 from atomic.base.redaction import Redactor
 from atomic.graph.engine.journal import Journal, MemoryJournal
 from atomic.providers import Usage
-from atomic.runs.budget import Budget, CapReached, Parked
-from atomic.runs.limits import Caps
+from atomic.runs.budget import Budget
+from atomic.runs.limits import CapReached, Caps
+from atomic.runs.rate_limits import Parked
 from atomic.runs.spending import Amount, Spent, read_past
 from atomic.sessions.facts import Facts
 from atomic.sessions.journal import SqliteJournal
@@ -349,11 +350,11 @@ async def test_a_limited_provider_is_waited_for_by_the_wall_clock() -> None:
     said = list[str]()
     budget = Budget(clock=clock, sleep=clock.sleep, warn=said.append)
     reset = clock.now + 120
-    assert budget.park(datetime.fromtimestamp(reset, UTC), "claude") == reset
-    assert budget.parked_until == reset
+    assert budget.rate_limits.park(datetime.fromtimestamp(reset, UTC), "claude") == reset
+    assert budget.rate_limits.parked_until == reset
     async with asyncio.timeout(LIMIT), budget.turn("worker", provider="claude"):
         assert reset <= clock.now <= reset + 60
-    assert budget.parked_until is None
+    assert budget.rate_limits.parked_until is None
     assert budget.spent.seconds < 1
     assert len(said) == 1
     assert "claude has reached its usage limit: waiting until" in said[0]
@@ -362,7 +363,7 @@ async def test_a_limited_provider_is_waited_for_by_the_wall_clock() -> None:
 async def test_a_machine_that_slept_wakes_the_run_at_once() -> None:
     clock = Clock()
     budget = Budget(clock=clock, sleep=_sleeping_through(clock, 7 * 3600))
-    budget.park(clock.now + 4 * 3600, "claude")
+    budget.rate_limits.park(clock.now + 4 * 3600, "claude")
     async with asyncio.timeout(LIMIT), budget.turn("worker", provider="claude"):
         pass
     assert len(clock.slept) == 1
@@ -382,15 +383,15 @@ def _sleeping_through(clock: Clock, seconds: float) -> Callable[[float], Awaitab
 async def test_a_restart_waits_for_the_same_reset() -> None:
     lives = Lives()
     clock = Clock()
-    lives.next(clock=clock).park(clock.now + 120, "claude")
+    lives.next(clock=clock).rate_limits.park(clock.now + 120, "claude")
     clock.now += 30
     again = lives.next(clock=clock, sleep=clock.sleep)
-    assert again.parked_until == 1_800_000_120.0
+    assert again.rate_limits.parked_until == 1_800_000_120.0
     async with asyncio.timeout(LIMIT), again.turn("worker", provider="claude"):
         assert 1_800_000_120 <= clock.now <= 1_800_000_180
     # The time in session.json has the same effect if the journal has none.
     from_record = Budget(clock=clock, sleep=clock.sleep)
-    from_record.parked_until = clock.now + 50
+    from_record.rate_limits.parked_until = clock.now + 50
     async with asyncio.timeout(LIMIT), from_record.turn("worker", provider="claude"):
         assert sum(clock.slept) >= 50
 
@@ -398,39 +399,35 @@ async def test_a_restart_waits_for_the_same_reset() -> None:
 async def test_stop_reports_the_reset_and_how_to_continue() -> None:
     clock = Clock()
     budget = Budget(clock=clock, sleep=clock.sleep, on_limit="stop", run="0f9b")
-    budget.park(clock.now + 120, "claude")
+    budget.rate_limits.park(clock.now + 120, "claude")
     with pytest.raises(Parked, match=r"atomic resume 0f9b --on-limit wait") as caught:
-        await budget.provider_for("claude", ["opencode"])
+        await budget.rate_limits.provider_for("claude", ["opencode"])
     assert (caught.value.provider, caught.value.reset_at) == ("claude", clock.now + 120)
     assert clock.slept == []
 
 
-async def test_switch_takes_the_next_that_is_usable_and_not_limited() -> None:
+async def test_switch_takes_the_next_that_is_not_limited() -> None:
     clock = Clock()
     budget = Budget(clock=clock, sleep=clock.sleep, on_limit="switch")
-
-    async def usable(name: str) -> bool:
-        return name != "copilot"
-
-    others = ["copilot", "claude", "opencode", "acp:gemini"]
-    assert await budget.provider_for("claude", others, usable) == "claude"
-    budget.park(clock.now + 100, "claude")
-    assert await budget.provider_for("claude", others, usable) == "opencode"
-    budget.park(clock.now + 50, "opencode")
-    assert await budget.provider_for("claude", others, usable) == "acp:gemini"
-    budget.park(clock.now + 200, "acp:gemini")
+    others = ["claude", "opencode", "acp:gemini"]
+    assert await budget.rate_limits.provider_for("claude", others) == "claude"
+    budget.rate_limits.park(clock.now + 100, "claude")
+    assert await budget.rate_limits.provider_for("claude", others) == "opencode"
+    budget.rate_limits.park(clock.now + 50, "opencode")
+    assert await budget.rate_limits.provider_for("claude", others) == "acp:gemini"
+    budget.rate_limits.park(clock.now + 200, "acp:gemini")
     assert clock.slept == []
     async with asyncio.timeout(LIMIT):  # all are limited: the first that serves again
-        assert await budget.provider_for("claude", others, usable) == "opencode"
+        assert await budget.rate_limits.provider_for("claude", others) == "opencode"
     assert 50 <= sum(clock.slept) <= 60
     clock.now += 100
-    assert await budget.provider_for("claude", others, usable) == "claude"
+    assert await budget.rate_limits.provider_for("claude", others) == "claude"
 
 
 async def test_one_limited_provider_does_not_stop_the_others() -> None:
     clock = Clock()
     budget = Budget(clock=clock, sleep=clock.sleep)
-    budget.park(clock.now + 1000, "claude")
+    budget.rate_limits.park(clock.now + 1000, "claude")
     async with asyncio.timeout(LIMIT), budget.turn("reviewer", provider="opencode"):
         assert clock.slept == []
 
@@ -440,7 +437,7 @@ async def test_an_unknown_or_absurd_reset_is_retried_with_growing_delays(reset: 
     clock = Clock()
     budget = Budget(clock=clock, sleep=clock.sleep)
     told = None if reset is None else clock.now + reset
-    waits = [budget.park(told, "claude") - clock.now for _ in range(6)]
+    waits = [budget.rate_limits.park(told, "claude") - clock.now for _ in range(6)]
     assert waits == [60, 120, 240, 480, 900, 900]
 
 

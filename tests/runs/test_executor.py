@@ -386,9 +386,9 @@ def limited_until(moment: datetime) -> Any:
 async def test_a_limit_pauses_the_run_until_its_reset_without_using_an_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from atomic.runs import budget
+    from atomic.runs import rate_limits
 
-    monkeypatch.setattr(budget, "LATE_SECONDS", 0.0)
+    monkeypatch.setattr(rate_limits, "LATE_SECONDS", 0.0)
     reset = datetime.now(UTC) + timedelta(seconds=2)
     run = run_workflow(flow(asks("a", timeout=50)), "", runtime(tmp_path, limited_until(reset), call(end("x"))))
     events: list[WorkflowEvent] = []

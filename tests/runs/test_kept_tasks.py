@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from atomic.base.redaction import Redactor
-from atomic.runs.kept_tasks import CleanTasks, KeptTasks
+from atomic.runs.kept_tasks import KeptTasks
 from atomic.sessions.facts import CHANGED_COPIES, Facts
 from atomic.sessions.journal import SqliteJournal
 from atomic.tasks import Task, TaskList, TaskStatus
@@ -32,7 +32,7 @@ def process(folder: Path) -> Generator[tuple[Facts, KeptTasks]]:
     with SqliteJournal(folder / "journal.db") as journal:
         facts = Facts(folder, Redactor([]))
         facts.open(journal, "run")
-        yield facts, KeptTasks(folder, facts, CleanTasks(folder, Redactor([])))
+        yield facts, KeptTasks(folder, facts, Redactor([]))
 
 
 def listed(*statuses: TaskStatus) -> TaskList:

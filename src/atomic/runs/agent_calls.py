@@ -24,7 +24,9 @@ from atomic.providers.errors import AnswerError
 from atomic.providers.events import AgentEvent, EndReason, LimitReached, TurnEnded, Usage, UsageReported
 from atomic.providers.prompt_title import role_and_task
 from atomic.questions import Question
-from atomic.runs.budget import CapReached, Parked, TurnSpending
+from atomic.runs.budget import TurnSpending
+from atomic.runs.limits import CapReached
+from atomic.runs.rate_limits import Parked
 from atomic.runs.spending import CharacterCount
 from atomic.runs.turn_watch import TurnWatch
 from atomic.workflows.errors import TurnCutError

@@ -6,19 +6,15 @@ running turns, which may cost less. If no turn is running and a cap is reached, 
 pauses. So a cap is exceeded by one turn per parallel worker at most.
 
 A running turn is interrupted only if it greatly exceeds the rest of a cap (`cut_for`).
-
-Turns of a rate-limited provider wait until the wall clock reaches its reset. So a
-suspended machine or a restarted Atomic continues at the same time.
+Turns of a rate-limited provider wait for its reset (`rate_limits`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import datetime
 from typing import TypedDict, Unpack
 from uuid import uuid4
 
@@ -26,9 +22,9 @@ import msgspec
 
 from atomic.base.usage import Usage
 from atomic.graph.engine.errors import JournalError, RunOwnedError
-from atomic.runs.limits import CHARACTERS_PER_TOKEN, CapReached, Caps, OnLimit, Parked, local_time
+from atomic.runs.limits import CHARACTERS_PER_TOKEN, CapReached, Caps, OnLimit
+from atomic.runs.rate_limits import RateLimits
 from atomic.runs.spending import (
-    PARKED,
     WORKED,
     Amount,
     CallRecord,
@@ -44,12 +40,7 @@ from atomic.sessions.facts import Facts
 
 TOKENS_PER_DOLLAR = 100_000  # if neither a price nor a token cap is known: dearer than nearly every model
 DOLLARS_PER_TOKEN = 5e-6  # until an agent that reports a price at the end of its turns has reported one
-LOOK_SECONDS = 15.0  # between looks at the wall clock: a sleep does not count time in suspend
-LATE_SECONDS = 5.0  # spreads the runs that wait for the same reset
 _OVERTIME = 5.0  # seconds for turns and checks to end by themselves
-FIRST_WAIT = 60.0  # seconds, if a provider does not report its reset; doubled each time
-LONGEST_WAIT = 900.0
-LONGEST_RESET = 8 * 86400.0  # usage windows are a week at most; a later reset is a mistake
 
 
 class CallDetails(TypedDict, total=False):
@@ -133,10 +124,10 @@ class Budget:
         warn: Callable[[str], object] | None = None,
     ) -> None:
         self.caps = caps or Caps()
-        self.on_limit = on_limit
+        self.rate_limits = RateLimits(
+            on_limit, run=run, clock=clock, sleep=sleep, warn=self._warn_once, resting=self.resting
+        )
         self._run = run
-        self._clock = clock
-        self._sleep = sleep
         self._warn = warn
         self._facts: Facts | None = None
         self._settled = Amount()
@@ -145,8 +136,6 @@ class Budget:
         self._rates: dict[str, float] = {}  # by provider: dollars per weighted token
         self._live: list[TurnSpending] = []
         self._changed = asyncio.Event()
-        self._parked: dict[str, float] = {}  # by provider: Unix time of its reset
-        self._waits: dict[str, float] = {}  # by provider without a reset: seconds of the last wait
         self._watch = _Stopwatch(clock)
         self._warned: set[str] = set()
 
@@ -163,7 +152,7 @@ class Budget:
         past = read_past(facts)
         self._settled += past.spent.amount
         self._watch.add(past.spent.seconds)
-        self._parked = {**past.parked, **self._parked}
+        self.rate_limits.open(facts)
         for known in (self._dearest, self._finished):
             known.update({role: amount.at_least(known.get(role, Amount())) for role, amount in past.dearest.items()})
 
@@ -194,7 +183,7 @@ class Budget:
             CapReached: a cap is reached, and no running turn can change that.
             Parked: the provider is rate-limited, and the run must not wait.
         """
-        await self._wait_for(provider)
+        await self.rate_limits.wait_for(provider)
         call = CallRecord(id=uuid4().hex[:12], role=role, provider=provider, **details)
         if first is not None:
             amount = self._amount(call, first, priced=priced, is_final=False)
@@ -213,7 +202,7 @@ class Budget:
             self._settled += late
         reason = turn.call.reason if is_final else ""
         turn.call = msgspec.structs.replace(turn.call, usage=usage, amount=amount, estimated=estimated, reason=reason)
-        self._note_dearest(turn)
+        self._dearest[turn.role] = amount.at_least(self._dearest.get(turn.role, Amount()))
         self._write_if_possible(turn)
         if is_final and estimated:
             self._warn_estimated(turn.call.provider or "the agent")
@@ -365,9 +354,6 @@ class Budget:
             return CapReached(kind, limit, spent, run=self._run, note=remark)
         return None
 
-    def _note_dearest(self, turn: TurnSpending) -> None:
-        self._dearest[turn.role] = turn.amount.at_least(self._dearest.get(turn.role, Amount()))
-
     def _write(self, turn: TurnSpending) -> None:
         if self._facts is None or turn.call == turn.written:
             return
@@ -436,80 +422,6 @@ class Budget:
         self._watch.stop()
         if self._facts is not None:
             self._facts.set(WORKED, round(self._watch.seconds, 3))
-
-    @property
-    def parked_until(self) -> float | None:
-        """The Unix time of the last reset of a rate-limited provider, or None."""
-        now = self._clock()
-        return max((until for until in self._parked.values() if until > now), default=None)
-
-    @parked_until.setter
-    def parked_until(self, until: float | None) -> None:
-        """Set the time that `session.json` has, so that an early resume waits too."""
-        if until is not None and not self._parked:
-            self._parked[""] = until
-
-    def park(self, reset_at: datetime | float | None, provider: str = "") -> float:
-        """Note that a provider is rate-limited, and return the Unix time when it is
-        tried again.
-        """
-        now = self._clock()
-        reset = reset_at.timestamp() if isinstance(reset_at, datetime) else reset_at
-        if reset is not None and now < reset <= now + LONGEST_RESET:
-            self._waits.pop(provider, None)
-            until = reset
-        else:
-            wait = min(2 * self._waits.get(provider, FIRST_WAIT / 2), LONGEST_WAIT)
-            self._waits[provider] = wait
-            until = now + wait
-        self._parked[provider] = until
-        if self._facts is not None:
-            self._facts.set(PARKED, self._parked)
-        return until
-
-    def is_parked(self, provider: str) -> bool:
-        return self._clock() < self._until(provider)
-
-    async def provider_for(
-        self,
-        preferred: str,
-        others: Sequence[str] = (),
-        usable: Callable[[str], Awaitable[bool]] | None = None,
-    ) -> str:
-        """Return the provider of the next turn: the preferred one, or with `switch` one
-        that is not limited.
-
-        Wait if all are limited. `others` are the configured ones by preference. Raises
-        Parked with `--on-limit stop`.
-        """
-        if not self.is_parked(preferred):
-            return preferred
-        if self.on_limit == "switch":
-            for name in others:
-                if name != preferred and not self.is_parked(name) and (usable is None or await usable(name)):
-                    self._warn_once(f"{preferred} has reached its usage limit: continuing with {name}")
-                    return name
-            known = [name for name in (preferred, *others) if name == preferred or name in self._parked]
-            preferred = min(known, key=self._until)
-        await self._wait_for(preferred)
-        return preferred
-
-    def _until(self, provider: str) -> float:
-        return max(self._parked.get(provider, -math.inf), self._parked.get("", -math.inf))
-
-    async def _wait_for(self, provider: str) -> None:
-        if not self.is_parked(provider):
-            return
-        if self.on_limit == "stop":
-            raise Parked(provider, self._until(provider), run=self._run)
-        reset = local_time(self._until(provider))
-        self._warn_once(f"{provider or 'the agent'} has reached its usage limit: waiting until {reset}")
-        from random import uniform  # imported late: few runs ever wait
-
-        late = uniform(0.0, LATE_SECONDS)
-        with self.resting():
-            while (left := self._until(provider) + late - self._clock()) > 0:
-                await self._sleep(min(left, LOOK_SECONDS))
 
 
 class _Stopwatch:

@@ -24,7 +24,6 @@ from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolOu
 from atomic.providers.prompt_title import attempt_of
 from atomic.questions import Question
 from atomic.runs.agent_calls import Caller
-from atomic.runs.budget import CapReached
 from atomic.runs.events import (
     AgentActivity,
     LimitReached,
@@ -37,6 +36,7 @@ from atomic.runs.events import (
     WorkflowEvent,
     as_line,
 )
+from atomic.runs.limits import CapReached
 from atomic.sessions.model import OpenQuestion
 from atomic.sessions.report import dollars
 from atomic.sessions.store import Session

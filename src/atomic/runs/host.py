@@ -14,8 +14,8 @@ from atomic.config import Settings
 from atomic.graph import Suspend
 from atomic.providers.base import SessionOptions
 from atomic.questions import Question
-from atomic.runs.budget import Budget, OnLimit
-from atomic.runs.limits import Caps
+from atomic.runs.budget import Budget
+from atomic.runs.limits import Caps, OnLimit
 from atomic.sessions.store import SessionStore
 from atomic.workflows.definition import Untrusted
 from atomic.workflows.runtime import Entities, Tools, Workflows

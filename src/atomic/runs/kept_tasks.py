@@ -87,10 +87,10 @@ class CleanTasks:
 class KeptTasks:
     """Reads and writes the task list of a session."""
 
-    def __init__(self, folder: Path, facts: Facts, clean: CleanTasks) -> None:
+    def __init__(self, folder: Path, facts: Facts, redactor: Redactor) -> None:
         self.path = folder / COPY
+        self.clean = CleanTasks(folder, redactor)
         self._facts = facts
-        self._clean = clean
         self._written: tuple[int, ...] | None = None  # the stamp of the copy that this process wrote
         self._last: TaskList | None = None  # the list in the journal, cached for the next change
 
@@ -111,7 +111,7 @@ class KeptTasks:
         """Keep the list in the journal, then write its copy. Raises JournalError."""
         if self._written is not None and self._written != _stamp(self.path):
             self._note_if_changed()
-        clean = self._clean.of(tasks)
+        clean = self.clean.of(tasks)
         self._keep(clean)
         self._write_copy(clean)
 
@@ -200,9 +200,8 @@ class RunTasks:
     `changed` is called with each new version of a list.
     """
 
-    def __init__(self, kept: KeptTasks, clean: CleanTasks, changed: Callable[[Sequence[Task]], object]) -> None:
+    def __init__(self, kept: KeptTasks, changed: Callable[[Sequence[Task]], object]) -> None:
         self._kept = kept
-        self._clean = clean
         self._changed = changed
         self._tasks: Sequence[Task] = ()
         self._planned: Sequence[Task] | None = None  # the list of the state, as it was last seen
@@ -247,7 +246,7 @@ class RunTasks:
             self._is_kept_by_loop = True
             self._kept.write(tasks)
         else:
-            self._clean.write(path, tasks)
+            self._kept.clean.write(path, tasks)
 
     def resume_loop(self) -> None:
         """Ignore the list of the restored state: it is the plan, and the loop's list is
@@ -272,6 +271,10 @@ class RunTasks:
         self._planned = tuple(cast("list[Task]", tasks))
         if before is None or (before and before != self._planned):
             self._replace(self._planned)
+
+    def restore_copy(self) -> None:
+        """Write the copy again if it differs from the journal."""
+        self._kept.restore_copy()
 
     def close(self) -> None:
         """Keep a copy of a list that the loop kept elsewhere. Raises JournalError."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -53,41 +51,21 @@ class CapReached(AtomicError):
         self.limit = limit
         self.spent = spent
         self.flag = f"--{kind.replace('_', '-')}"
-        shown = _SHOWN[kind]
         self.remedy = f"{self.flag} {_argument(kind, 2 * max(limit, spent))}"
         self.raise_with = f"atomic resume {run or 'ID'} {self.remedy}"
         cut = f"; the running {cut} was interrupted, and its work is kept" if cut else ""
         super().__init__(
-            f"{self.flag} is reached: {shown(spent)} of {shown(limit)} spent{note}{cut}"
+            f"{self.flag} is reached: {_shown(kind, spent)} of {_shown(kind, limit)} spent{note}{cut}"
             f" (to continue: {self.raise_with})"
         )
 
 
-class Parked(AtomicError):
-    """A provider is rate-limited until `reset_at` (Unix time), and `--on-limit stop`
-    forbids to wait.
-    """
-
-    def __init__(self, provider: str, reset_at: float, *, run: str = "") -> None:
-        self.provider = provider
-        self.reset_at = reset_at
-        self.remedy = "--on-limit wait"
-        who = provider or "the agent"
-        super().__init__(
-            f"{who} has reached its usage limit until {local_time(reset_at)}"
-            f" (to wait for it: atomic resume {run or 'ID'} {self.remedy})"
-        )
-
-
-def _dollars(value: float) -> str:
+def _shown(kind: str, value: float) -> str:
+    if kind == "max_time":
+        return duration(value)
+    if kind == "max_tokens":
+        return f"{int(value):,} tokens"
     return f"${value:,.2f}" if value >= 0.01 or not value else f"${value:.4f}"
-
-
-def _tokens(value: float) -> str:
-    return f"{int(value):,} tokens"
-
-
-_SHOWN: Mapping[str, Callable[[float], str]] = {"max_cost": _dollars, "max_tokens": _tokens, "max_time": duration}
 
 
 def _argument(kind: str, value: float) -> str:
@@ -97,7 +75,3 @@ def _argument(kind: str, value: float) -> str:
     step = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 else 1.0
     rounded = math.ceil(value / step - 1e-9) * step
     return str(math.ceil(rounded)) if kind == "max_tokens" else f"{rounded:.10g}"
-
-
-def local_time(when: float) -> str:
-    return datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

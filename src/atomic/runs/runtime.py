@@ -10,23 +10,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from atomic.base.step_names import split_first, without_items
+from atomic.loading.run_changes import RunChanges
 from atomic.providers.base import Capabilities, SessionOptions
 from atomic.providers.errors import UnsupportedError
 from atomic.providers.events import EndReason, TurnEnded
 from atomic.providers.model_names import fitting_model, named_model, original_model
 from atomic.runs.agent_calls import Caller, MeteredProvider, MeteredSession, ProviderLimited, StepCalls
-from atomic.runs.budget import Budget, CapReached, Parked
+from atomic.runs.budget import Budget
 from atomic.runs.event_log import EventLog
+from atomic.runs.events import TasksChanged
 from atomic.runs.host import HostBroker, Runtime
-from atomic.runs.kept_tasks import RunTasks
+from atomic.runs.kept_tasks import KeptTasks, RunTasks
+from atomic.runs.limits import CapReached
 from atomic.runs.named_sessions import NamedSessions
+from atomic.runs.rate_limits import Parked
 from atomic.runs.subagents import Bridge, StepBridge, SubagentResults
 from atomic.sessions.facts import Facts
 from atomic.sessions.model import Cost
@@ -36,7 +39,6 @@ from atomic.workflows.runtime import Entities, EntityLike, Tools, Workflows
 
 if TYPE_CHECKING:
     from atomic.graph.engine.context import StepContext
-    from atomic.loading.run_changes import RunChanges
     from atomic.providers.base import AgentProvider, ContextUsage, CustomTool
     from atomic.sessions.store import Session
 
@@ -47,28 +49,19 @@ _FAMILIES_KNOWN = ("claude", "replay")  # providers with models called opus, son
 class RunRuntime:
     """The parts of a run that all its steps share."""
 
-    def __init__(
-        self,
-        host: Runtime,
-        session: Session,
-        events: EventLog,
-        budget: Budget,
-        *,
-        tasks: RunTasks,
-        facts: Facts,
-        config: Mapping[str, Any],
-        changes: RunChanges,
-    ) -> None:
+    def __init__(self, host: Runtime, session: Session, events: EventLog, config: Mapping[str, Any]) -> None:
         self.host = host
         self.session = session
         self.events = events
-        self.budget = budget
-        self.tasks = tasks
-        self.facts = facts  # the run opens it with its journal
         self.config = MappingProxyType(config)  # no node may change it for the others
-        self.changes = changes
+        self.facts = Facts(session.dir, session.redactor)  # the run opens it with its journal
+        kept_tasks = KeptTasks(session.dir, self.facts, session.redactor)
+        self.tasks = RunTasks(kept_tasks, lambda tasks: events.emit(TasksChanged, tasks=tasks))
+        self.changes = RunChanges(session, approved=host.approved)
+        self.budget = Budget(host.caps, on_limit=host.on_limit, run=session.id, warn=events.warn, clock=host.clock)
+        self.budget.rate_limits.parked_until = session.record.parked_until
         self.sessions = NamedSessions(session.record.named, events.save_named_sessions, events.warn)
-        self.broker = None if host.person is None else HostBroker(host.person, budget, events)
+        self.broker = None if host.person is None else HostBroker(host.person, self.budget, events)
         self.roles: set[str] = set()  # the roles, agents and nodes that have called an agent
         self._providers: dict[str | None, AgentProvider] = {}
         self._models: dict[str, Sequence[str]] = {}
@@ -152,6 +145,14 @@ class StepRuntime:
         self._run = run
         self._ctx = ctx
         self._host = run.host
+        self.broker = run.broker
+        self.config = run.config
+        self.facts = run.facts
+        self.files = run.session
+        self.tasks = run.tasks
+        self.clock = run.host.clock
+        self.project = run.host.project
+        self.trusted = run.host.trusted  # the user has approved the project's own code
         task = ctx.item.id if isinstance(ctx.item, Task) else None
         self._calls = StepCalls(run, ctx, Caller(ctx.node_id, task))
         self.bridge = StepBridge(self, SubagentResults(ctx))
@@ -173,32 +174,11 @@ class StepRuntime:
         return StepSessions(self, self._run.sessions)
 
     @property
-    def tasks(self) -> RunTasks:
-        return self._run.tasks
-
-    @property
-    def broker(self) -> HostBroker | None:
-        return self._run.broker
-
-    @property
-    def files(self) -> Session:
-        return self._run.session
-
-    @property
-    def facts(self) -> Facts:
-        return self._run.facts
-
-    @property
     def check_variables(self) -> Sequence[str]:
         """Return the environment variables that checks get although they look like
         secrets.
         """
         return self._host.settings.checks.env
-
-    @property
-    def trusted(self) -> bool:
-        """Return whether the user has approved the project's own code."""
-        return self._host.trusted
 
     @property
     def configured(self) -> Sequence[str]:
@@ -215,18 +195,6 @@ class StepRuntime:
     def publish(self, url: str) -> None:
         """Save the address where the work was published."""
         self._run.session.save(pr=url)
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        return self._run.config
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        return self._host.clock
-
-    @property
-    def project(self) -> Path:
-        return self._host.project
 
     @asynccontextmanager
     async def timed(self, what: str) -> AsyncGenerator[None]:
@@ -313,17 +281,17 @@ class StepRuntime:
     async def _serve(
         self, preferred: str, others: Sequence[str], work: Callable[[AgentProvider, str], Awaitable[ResultT]]
     ) -> ResultT:
-        budget = self._run.budget
+        limits = self._run.budget.rate_limits
         while True:
             try:
                 with self._ctx.resting():
-                    name = await budget.provider_for(preferred, others)
+                    name = await limits.provider_for(preferred, others)
             except Parked as parked:
                 raise self._calls.suspend(parked) from parked
             try:
                 return await work(await self._run.provider(name), name)
             except ProviderLimited as limit:
-                self._run.events.provider_limited(budget.park(limit.reset_at, name))
+                self._run.events.provider_limited(limits.park(limit.reset_at, name))
 
     async def _options(
         self,

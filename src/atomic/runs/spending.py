@@ -2,33 +2,26 @@
 
 Each call of an agent is a fact. It is written when the call starts, and replaced with
 each report of usage and at the end. After a kill a call counts with its last report.
-`logs/agent-calls.jsonl` is a copy for people: it is compared, never read back.
+`logs/agent-calls.jsonl` is a copy for people (`copies`).
 """
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from atomic.base.untrusted_files import read_bounded
 from atomic.base.usage import Usage
 from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolEnded, ToolStarted
 from atomic.runs.limits import CHARACTERS_PER_TOKEN
 from atomic.sessions.facts import Facts
-from atomic.sessions.history import number, objects_in
+from atomic.sessions.history import number
 
-CALLS = "logs/agent-calls.jsonl"
-PARKED = "parked"
 WORKED = "worked"
 KILLED = "killed"  # the reason of a call that was running when Atomic was killed
 ESTIMATE_STEP = 3_000  # characters, or a quarter more, after which a new estimate is written to the disk
 _CALL = "calls/"
-_MOST_BYTES = 64 * 1024 * 1024  # of the copy; a line has less than 1 KiB
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -111,7 +104,6 @@ class Past(msgspec.Struct, frozen=True):
 
     spent: Spent = Spent()
     dearest: Mapping[str, Amount] = {}  # the most expensive turn of each role
-    parked: Mapping[str, float] = {}  # by rate-limited provider: Unix time of its reset
 
 
 def amount_of(usage: Any, *, priced: bool = True) -> Amount:
@@ -171,47 +163,7 @@ def read_past(facts: Mapping[str, Any]) -> Past:
             role = call.role or ""
             dearest[role] = call.amount.at_least(dearest.get(role, Amount()))
     spent = Spent(total.usd, total.input_tokens, total.output_tokens, seconds, total.unpriced)
-    return Past(spent, dearest, facts.get(PARKED, {}))
-
-
-def is_copy_changed(facts: Mapping[str, Any], session_dir: str | os.PathLike[str]) -> bool:
-    """Return whether `logs/agent-calls.jsonl` differs from the journal.
-
-    A line is written before the journal has the end of its call. So a kill may leave
-    lines of calls that have not ended, but never a call that has ended without its
-    lines. A file that cannot be read, such as a pipe in its place, counts as changed.
-    """
-    try:
-        lines = read_bounded(Path(session_dir) / CALLS, _MOST_BYTES).splitlines()
-    except FileNotFoundError:
-        lines = []
-    except OSError:
-        return True
-    logged: dict[str, Usage] = {}
-    known = {call.id: call for call in read_calls(facts)}
-    for line in objects_in(lines):
-        id = line.get("call")
-        if id not in known:
-            return bool(known) and "" not in known  # lines of an older version name no call
-        logged[id] = logged.get(id, Usage()) + _usage(line.get("usage"))
-    ended = [call for call in known.values() if call.is_over and call.id and call.reason != KILLED]
-    return any(not _is_same(logged.get(call.id), call.usage) for call in ended)
-
-
-def _usage(data: Any) -> Usage:
-    try:
-        return msgspec.convert(data, Usage)
-    except msgspec.ValidationError:
-        return Usage(-1)
-
-
-def _is_same(one: Usage | None, other: Usage) -> bool:
-    if one is None:
-        return False
-    is_same_cost = (one.cost is None) == (other.cost is None) and math.isclose(
-        one.cost or 0.0, other.cost or 0.0, abs_tol=1e-9
-    )
-    return is_same_cost and (one.input, one.output) == (other.input, other.output)
+    return Past(spent, dearest)
 
 
 def _fields(amount: Amount) -> tuple[Any, ...]:

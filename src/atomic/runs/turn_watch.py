@@ -15,7 +15,8 @@ from atomic.base.text import duration
 from atomic.workflows.errors import TurnCutError
 
 if TYPE_CHECKING:
-    from atomic.runs.budget import Budget, CapReached, TurnSpending
+    from atomic.runs.budget import Budget, TurnSpending
+    from atomic.runs.limits import CapReached
 
 LOOK_SECONDS = 5.0  # the wall clock jumps when the machine was suspended, a sleep does not
 
