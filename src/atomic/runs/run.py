@@ -43,10 +43,10 @@ from atomic.runs.host import Answer, Runtime
 from atomic.runs.limits import CapReached
 from atomic.runs.runtime import RunRuntime
 from atomic.runs.spending import Amount, read_calls
+from atomic.sessions import SqliteJournal
 from atomic.sessions.errors import FactsLostError, JournalLostError, RunNotStartedError
 from atomic.sessions.facts import find_facts
 from atomic.sessions.inbox import POLL_SECONDS
-from atomic.sessions.journal import SqliteJournal
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.started import COPY as SESSION_COPY
 from atomic.sessions.started import keep_cancelled, keep_started

@@ -64,7 +64,7 @@ def open_redacting(path: str | os.PathLike[str], redactor: Redactor) -> SqliteJo
     from atomic.sessions.row_redaction import RowRedaction
 
     journal = SqliteJournal(path)
-    journal._redaction = RowRedaction(redactor)
+    journal.redaction = RowRedaction(redactor)
     return journal
 
 
@@ -85,7 +85,7 @@ class SqliteJournal:
         except ValueError as error:
             raise JournalError(f"{os.fspath(path)!r} is not a path: {error}") from error
         self._file: JournalFile = JournalFile(real)
-        self._redaction: RowRedaction | None = None
+        self.redaction: RowRedaction | None = None
         self._leases = Leases(real)
         self._logs: dict[int, _SqliteLog] = {}
         # A journal that is garbage without being closed must release its runs.
@@ -105,7 +105,7 @@ class SqliteJournal:
         """Create a run and own it. Raises JournalError if the id exists."""
 
         def create() -> RunLog:
-            first = start if self._redaction is None else self._redaction.row(start)
+            first = start if self.redaction is None else self.redaction.row(start)
             with self._file.writing() as tables:
                 if tables.find(execution_id) is not None:
                     raise JournalError(f'Run "{execution_id}" exists already; resume it, or give another id')
@@ -209,7 +209,7 @@ class SqliteJournal:
         return run
 
     def _own(self, run: Run, end: End) -> RunLog:
-        log = _SqliteLog(self._file, run, end, self._disown, self._redaction)
+        log = _SqliteLog(self._file, run, end, self._disown, self.redaction)
         self._logs[run.number] = log
         self._leases.add(run.number, run.fence)
         return log
