@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import datetime
 from hashlib import sha256
 from time import perf_counter
@@ -98,20 +98,17 @@ class StepCalls:
                 caller.role, priced=about.priced, provider=about.provider, node=caller.node, task=caller.task,
                 model=about.model, file=caller.file, first=CharacterCount(about.prompt).usage,
             )  # fmt: skip
-            spending = await self._admitted(stack, turn)
+            try:
+                with self.ctx.resting():
+                    spending = await stack.enter_async_context(turn)
+            except (CapReached, Parked) as reached:
+                raise self.suspend(reached) from reached
             call = Call(self, about, spending)
             self.run.events.call_started(call.line())
             try:
                 yield call
             finally:
                 call.close()
-
-    async def _admitted(self, stack: AsyncExitStack, turn: AbstractAsyncContextManager[TurnSpending]) -> TurnSpending:
-        try:
-            with self.ctx.resting():
-                return await stack.enter_async_context(turn)
-        except (CapReached, Parked) as reached:
-            raise self.suspend(reached) from reached
 
     def suspend(self, reached: CapReached | Parked, *, is_cut: bool = False) -> Suspend:
         """Return the pause for a limit.

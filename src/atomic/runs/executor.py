@@ -1,6 +1,6 @@
 """`run_workflow`, with which every host runs every workflow.
 
-It checks the request and finds or creates the session; `run` does the rest.
+It checks the request and creates the session; `run` does the rest.
 """
 
 from __future__ import annotations
@@ -10,15 +10,35 @@ from typing import Any
 
 from atomic import __version__
 from atomic.base.step_names import split_first, without_items
+from atomic.graph import CompiledGraph, Node, State
 from atomic.runs.host import Answer, Runtime
 from atomic.runs.run import RunRequest, WorkflowRun
 from atomic.sessions.errors import RunNotStartedError
 from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import Session, this_owner
+from atomic.workflows.builder import graph
 from atomic.workflows.definition import WorkflowDefinition, WorkflowStateParams
 from atomic.workflows.errors import UnknownRoleError
+from atomic.workflows.nodes import agent_node
+from atomic.workflows.runtime import WorkflowRuntime
 
 __all__ = ["WorkflowRun", "run_workflow"]
+
+
+class ChatState(State):
+    """The state of a workflow without a graph."""
+
+    prompt: str = ""
+
+
+def _chat_graph(name: str) -> CompiledGraph[ChatState]:
+    """Return the graph of a workflow without one: a single turn with the prompt."""
+
+    def prompt_of(state: ChatState) -> str:
+        return state.prompt
+
+    chat: Node[ChatState, WorkflowRuntime] = agent_node("chat", prompt_of)
+    return graph(ChatState).then(chat).compile(name=name)
 
 
 def run_workflow(
@@ -42,12 +62,14 @@ def run_workflow(
     """
     _check_roles(definition, runtime)
     loaded = definition.load()
-    first_config = {**definition.config(runtime.settings.workflows), **(config or {})}
+    changed = config or {}
+    known = session.record.config if session is not None and resume else definition.config(runtime.settings.workflows)
+    merged = {**known, **changed}
     if loaded.check_start is not None and not resume:
         params: WorkflowStateParams = WorkflowStateParams(
-            prompt=prompt, cwd=str(runtime.folder), project=str(runtime.project), config=first_config,
-            max_iterations=loaded.iteration_limit(max_iterations, first_config),
-            given=config or {}, untrusted=runtime.untrusted,
+            prompt=prompt, cwd=str(runtime.folder), project=str(runtime.project), config=merged,
+            max_iterations=loaded.iteration_limit(max_iterations, merged),
+            given=changed, untrusted=runtime.untrusted,
         )  # fmt: skip
         loaded.check_start(params)
     if session is not None:
@@ -62,18 +84,29 @@ def run_workflow(
             workflow_sha256=definition.sha256,
             project=str(runtime.project),
             prompt=prompt,
-            config=first_config,
+            config=merged,
             owner=this_owner(),
             atomic_version=__version__,
             state_version=definition.state_version,
             cwd=str(runtime.folder),
-            options={**runtime.options(model), "given": sorted(config or {})},
+            options={**runtime.options(model), "given": sorted(changed)},
         )
         try:
             session = runtime.store.create(record)
         except OSError as error:
             raise RunNotStartedError(f"{runtime.store.folder} cannot be written: {error.strerror or error}") from error
-    request = RunRequest(definition, loaded, prompt, config, resume, answers or {}, model, max_iterations)
+    request = RunRequest(
+        definition=definition,
+        loaded=loaded,
+        graph=loaded.graph or _chat_graph(definition.name),
+        prompt=prompt,
+        config=merged,
+        given=frozenset((*session.record.options.get("given", ()), *changed)),
+        resume=resume,
+        answers=answers or {},
+        model=model,
+        max_iterations=max_iterations,
+    )
     return WorkflowRun(request, runtime, session)
 
 

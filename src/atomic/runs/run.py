@@ -25,14 +25,12 @@ from atomic.graph import (
     CompiledGraph,
     Journal,
     JournalError,
-    Node,
     NodeError,
     NodeKind,
     RunNotFoundError,
     RunOwnedError,
     RunResult,
     RunStatus,
-    State,
     StreamEvent,
 )
 from atomic.runs.copies import Copies
@@ -51,11 +49,8 @@ from atomic.sessions.model import SessionStatus
 from atomic.sessions.started import COPY as SESSION_COPY
 from atomic.sessions.started import keep_cancelled, keep_started
 from atomic.sessions.store import Session, now, this_owner
-from atomic.workflows.builder import graph
 from atomic.workflows.capabilities import all_nodes
 from atomic.workflows.definition import EndNote, LoadedWorkflow, RunEnd, WorkflowDefinition, WorkflowStateParams
-from atomic.workflows.nodes import agent_node
-from atomic.workflows.runtime import WorkflowRuntime
 
 _LEASE_SKEW = 5.0  # seconds between the renewals of two leases of one process, at most
 _MODES = ("live", "debug", "values", "events", "result")
@@ -66,28 +61,14 @@ class RunRequest(msgspec.Struct, frozen=True, eq=False):
 
     definition: WorkflowDefinition
     loaded: LoadedWorkflow
+    graph: CompiledGraph[Any]
     prompt: str
-    config: Mapping[str, Any] | None
+    config: Mapping[str, Any]
+    given: frozenset[str]  # the names of `config` that flags have set, now or when the run was started
     resume: bool
     answers: Mapping[str, Answer]
     model: str | None
     max_iterations: int | None
-
-
-class ChatState(State):
-    """The state of a workflow without a graph."""
-
-    prompt: str = ""
-
-
-def chat_graph(name: str) -> CompiledGraph[ChatState]:
-    """Return the graph of a workflow without one: a single turn with the prompt."""
-
-    def prompt_of(state: ChatState) -> str:
-        return state.prompt
-
-    chat: Node[ChatState, WorkflowRuntime] = agent_node("chat", prompt_of)
-    return graph(ChatState).then(chat).compile(name=name)
 
 
 class WorkflowRun(AsyncIterator[WorkflowEvent]):
@@ -101,10 +82,9 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         self._request = request
         self._host = host
         self._dir = os.fspath(session.dir)
-        self._graph: CompiledGraph[Any] = request.loaded.graph or chat_graph(request.definition.name)
+        self._graph = request.graph
         self._events = EventLog(session, self._graph, request.definition.node_descriptions)
-        self._config = self._current_config()
-        self._runtime = RunRuntime(host, session, self._events, self._config)
+        self._runtime = RunRuntime(host, session, self._events, request.config)
         self._copies = Copies(session, self._runtime.facts, self._runtime.tasks, self._events.warn)
         self._stopped: Stop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -243,9 +223,9 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
             self._runtime.tasks.resume_loop()
         session.inbox.orders(self._address)  # discards messages for an earlier owner
         started: dict[str, Any] = {
-            "config": self._config,
+            "config": request.config,
             "state_version": request.definition.state_version,
-            "options": {**self._host.options(request.model), "given": sorted(self._given_config())},
+            "options": {**self._host.options(request.model), "given": sorted(request.given)},
         }
         keep_started(self._runtime.facts, msgspec.structs.replace(session.record, **started))
         if session.is_copy_changed:
@@ -333,21 +313,6 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         open_answers = {id: answer for id, answer in current.items() if id in past.asked}
         return {**open_answers, **self._request.answers}
 
-    def _current_config(self) -> dict[str, Any]:
-        """Return the config of the run's start, overridden by the request."""
-        if self._request.resume:
-            config = self.session.record.config
-        else:
-            config = self._request.definition.config(self._host.settings.workflows)
-        return {**config, **(self._request.config or {})}
-
-    def _given_config(self) -> dict[str, Any]:
-        """Return the part of the config that flags have set, now or when the run was
-        started.
-        """
-        names = {*self.session.record.options.get("given", ()), *(self._request.config or {})}
-        return {name: value for name, value in self._config.items() if name in names}
-
     def _first_state(self) -> Any:
         request = self._request
         if request.loaded.graph is None:
@@ -358,9 +323,9 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
             session_dir=self._dir,
             cwd=os.fspath(self._host.folder),
             project=os.fspath(self._host.project),
-            given=self._given_config(),
-            max_iterations=request.loaded.iteration_limit(request.max_iterations, self._config),
-            config=self._config,
+            given={name: value for name, value in request.config.items() if name in request.given},
+            max_iterations=request.loaded.iteration_limit(request.max_iterations, request.config),
+            config=request.config,
         )
         return request.loaded.create_state(params)
 
