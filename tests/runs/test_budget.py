@@ -342,6 +342,53 @@ async def test_a_reported_price_counts_for_every_agent() -> None:
     assert budget.spent.unpriced == 1000
 
 
+async def test_a_check_is_interrupted_when_the_time_and_its_grace_are_over() -> None:
+    clock = Clock()
+    budget = Budget(Caps(max_time=10, grace=5), clock=clock, run="0f9b")
+    clock.now += 16
+    with pytest.raises(CapReached, match="the running check was interrupted") as caught:
+        async with asyncio.timeout(LIMIT), budget.timed("check"):
+            await asyncio.Event().wait()
+    assert (caught.value.kind, caught.value.spent) == ("max_time", 16.0)
+
+
+async def test_a_time_limit_of_the_work_itself_is_not_a_cap() -> None:
+    for caps in (Caps(), Caps(max_time=3600)):
+        with pytest.raises(TimeoutError):
+            async with Budget(caps).timed("check"):
+                raise TimeoutError
+
+
+async def test_an_estimate_is_announced_once_and_only_to_a_run_with_caps() -> None:
+    estimated = Usage(300, 100)
+    for caps, messages in ((Caps(), 0), (Caps(max_time=60), 0), (Caps(max_tokens=9000), 1), (Caps(max_cost=5.0), 2)):
+        said = list[str]()
+        budget = Budget(caps, warn=said.append)
+        for _ in range(2):
+            async with budget.turn("worker", provider="acp:gemini") as account:
+                account.end("done", 1.0)
+                account.report(estimated, estimated=True)
+        assert len(said) == messages
+        assert not said or said[0].startswith(
+            "acp:gemini reports neither tokens nor prices: the caps count an estimate"
+        )
+        assert budget.spent.tokens == 800
+
+
+def test_the_time_limit_of_a_turn_depends_on_its_role_unless_it_is_set() -> None:
+    assert (Caps().turn_limit_of("planner"), Caps().turn_limit_of("worker")) == (1800.0, 7200.0)
+    assert (Caps(turn_limit=60).turn_limit_of("planner"), Caps(turn_limit=0).turn_limit_of("worker")) == (60, None)
+
+
+def test_a_stopped_budget_counts_no_more_time() -> None:
+    clock = Clock()
+    budget = Budget(clock=clock)
+    clock.now += 7
+    budget.stop()
+    clock.now += 100
+    assert budget.spent.seconds == 7.0
+
+
 # Providers that do not serve
 
 
