@@ -126,28 +126,28 @@ async def test_yolo_is_not_credited_with_the_users_edit(tmp_path: Path) -> None:
     assert sandbox.evidence("yolo")["changed_files"] == ["new.txt"]
 
 
-async def test_a_finished_task_that_the_user_reverts_during_a_pause_is_done_again(tmp_path: Path) -> None:
+async def test_a_finished_task_that_the_user_reverts_during_a_pause_is_named_and_not_paid_again(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, planning(3), writing("1"), writing("2"), APPROVE)
     assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
     sandbox.git("revert", "--no-edit", "HEAD")
-    redo = worker("1-again", {"sh": "echo 1 > part1.txt; git add part1.txt; git commit -q -m Again"})
-    sandbox.play(writing("2"), writing("3"), redo, APPROVE)
+    sandbox.play(writing("2"), writing("3"), APPROVE)
     outcome = await sandbox.resume("--max-iterations", "9")
     assert outcome.status == DONE
-    assert "the changes of task 1 were undone while no agent worked: the task is done again" in outcome.warnings
-    assert workers(sandbox) == ["worker 1 1", "worker 2 1", "worker 1-again 1", "worker 3 1"]
-    assert (sandbox.project / "part1.txt").exists()
+    assert "the changes of task 1 were undone while no agent worked: it is not done again" in outcome.warnings
+    assert workers(sandbox) == ["worker 1 1", "worker 2 1", "worker 3 1"]
+    assert not (sandbox.project / "part1.txt").exists()
     assert "**Its changes were undone while no agent worked.**" in sandbox.report
+    assert "undone while no agent worked: the changes of task `1`" in sandbox.report.partition("\n")[0]
 
 
 @pytest.mark.ci
-async def test_a_finished_task_that_the_user_undoes_before_the_review_is_not_reported_as_done(tmp_path: Path) -> None:
+async def test_a_finished_task_that_the_user_undoes_before_the_review_is_in_the_title(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), worker("2"), APPROVE)
     assert (await sandbox.ralph("--verify", "true", GOAL)).status == ("blocked", "stuck", 5)
     (sandbox.project / "part1.txt").unlink()
-    sandbox.play(PLAN, writing("2"), worker("1-again"), APPROVE)
-    assert (await sandbox.resume()).status == ("blocked", "stuck", 5)
-    assert workers(sandbox)[-4:] == ["worker 2 4", *(f"worker 1-again {number}" for number in (1, 2, 3))]
+    sandbox.play(PLAN, writing("2"), APPROVE)
+    assert (await sandbox.resume()).status == DONE
+    assert workers(sandbox)[-1] == "worker 2 4"
     assert "undone while no agent worked: the changes of task `1`" in sandbox.report.partition("\n")[0]
 
 

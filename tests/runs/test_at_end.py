@@ -218,7 +218,7 @@ def user(tmp_path: Path) -> User:
 
 async def test_a_file_leaves_a_report_after_a_signal(user: User) -> None:
     workflow(user, "flow", FILE)
-    slow_agent = recording(user, call({"type": "text_delta", "text": "."}, end("done."), pause=60))
+    slow_agent = recording(user, call({"type": "text_delta", "text": ".\n"}, end("done."), pause=60))
     async with started(user, "run", "flow", "-a", slow_agent, "--json", "hello") as run:
         await run.until("agent_activity")
         run.signal(signal.SIGTERM)

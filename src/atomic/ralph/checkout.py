@@ -286,7 +286,7 @@ class Checkout:
             if files.isdisjoint(await self._changed_paths(spans[0].before, now)):
                 undone = [*undone, id]
                 self._facts.set(UNDONE, undone)
-                self._run.say(f"the changes of task {id} were undone while no agent worked: the task is done again")
+                self._run.say(f"the changes of task {id} were undone while no agent worked: it is not done again")
 
     async def _changed_paths(self, before: FolderSnapshot, after: FolderSnapshot) -> set[str]:
         return {one.path for one in await self._run.snapshots.changes(before, after)}

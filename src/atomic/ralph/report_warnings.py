@@ -191,9 +191,8 @@ def harm(data: ReportData) -> str:
         if len(deleted) > 1:
             number = f"{len(deleted)} files of yours that were in no commit were"
         parts.append(f"{number} deleted: {named(deleted, most=3)}")
-    repeated = {task.metadata.get("again") for task in data.done}
-    if undone := [id for id in data.undone if id not in repeated]:
-        parts.append(f"undone while no agent worked: the changes of task {codes(undone)}")
+    if data.undone:
+        parts.append(f"undone while no agent worked: the changes of task {codes(data.undone)}")
     if data.lost_refs:
         parts.append(_first_three([line(ref.said) for ref in data.lost_refs]))
     return "".join(f"; {part}" for part in parts)

@@ -39,7 +39,6 @@ from atomic.ralph.review import (
 )
 from atomic.ralph.run_folder import Ralph, RunFolder, ask_once, calls_of
 from atomic.ralph.state import Halt, RalphState
-from atomic.ralph.task_nodes import tasks_again
 from atomic.tasks import Task, TaskList
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
@@ -60,9 +59,6 @@ async def settle(ctx: Ralph) -> NodeResult:
     await look_for_check(ctx, run)
     now = await run.snapshots.take()
     await Checkout(run).note_undone(now)
-    if again := tasks_again(run):
-        await _add_tasks(ctx, run, again)
-        return NodeResult(goto="tasks")
     is_same = not _changed_by_reviewers(run, state) and not await deleted_by_checks(run)
     if not run.checks.chosen or (is_same and await is_known_green(run, state, now)):
         return NodeResult({"settled": now})

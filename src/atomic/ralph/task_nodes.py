@@ -23,15 +23,13 @@ from atomic.ralph.check_runs import (
 )
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.evidence import CheckResult, Evidence, diffstat, protected
-from atomic.ralph.position import undone_tasks
 from atomic.ralph.prompts import aim_of, check_output, is_check_repair, role_of, worker_prompt
 from atomic.ralph.run_folder import Ralph, RunFolder, ask_once
 from atomic.ralph.state import MAX_ATTEMPTS, Span, Try
 from atomic.ralph.turn_changes import changes_of, has_committed, has_moved, joined, watch_turn
-from atomic.tasks import Task, TaskStatus
+from atomic.tasks import Task
 from atomic.workflows import END, NodeResult
 from atomic.workflows.errors import TurnCutError, TurnFailedError
-from atomic.workflows.task_loop import COMES_FIRST
 
 UNCHANGED = (
     "no file has changed, so nothing counts as done. Do the work. If it cannot be done, or is done already, change no"
@@ -62,7 +60,7 @@ async def begin(ctx: Ralph) -> NodeResult:
     """Run the checks before a worker begins: this task did not cause a failure then.
 
     Raises Postpone if they are red: a repair comes first. A repair ends here if they
-    are green. Finished tasks whose changes the user has undone come first, too.
+    are green.
     """
     run = RunFolder(ctx)
     task = ctx.item
@@ -75,8 +73,6 @@ async def begin(ctx: Ralph) -> NodeResult:
         return NodeResult()
     now = await run.snapshots.take()
     await Checkout(run).note_undone(now)
-    if again := tasks_again(run):
-        raise Postpone(again)
     has_blocking = any(map(run.checks.is_blocking, run.checks.commands))
     if not has_blocking or await is_known_green(run, state, now):
         return NodeResult()
@@ -85,28 +81,6 @@ async def begin(ctx: Ralph) -> NodeResult:
         run.say(f"{said_of(checked.red)} before task {task.id} begins: it is repaired first")
         raise Postpone([repair_task(run, checked.red)])
     return NodeResult({"checked": {task.id: checked.after}} if checked.is_green(run) else {})
-
-
-def tasks_again(run: RunFolder) -> list[Task]:
-    """Return new tasks for work that the user has undone, unless there are such tasks."""
-    tasks = run.tasks.tasks
-    undone = [task for task in tasks if task.id in undone_tasks(run.facts)]
-    repeated = {task.metadata.get("again") for task in tasks}
-    found: list[Task] = []
-    for task in undone:
-        if task.id in repeated:
-            continue
-        description = f"{task.description}\n\nThis was done as task {task.id}. Its changes were undone: do it again."
-        again = msgspec.structs.replace(
-            task,
-            id=f"{task.id}-again",
-            description=description.strip(),
-            status=TaskStatus.PENDING,
-            blocked_by=[],
-            metadata={**task.metadata, "again": task.id, COMES_FIRST: True},
-        )
-        found.append(again)
-    return found
 
 
 async def _begin_repair(ctx: Ralph, run: RunFolder, task: Task) -> NodeResult:
