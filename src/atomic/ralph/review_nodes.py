@@ -22,10 +22,10 @@ from atomic.ralph.check_runs import (
     repair_task,
 )
 from atomic.ralph.checkout import Checkout
-from atomic.ralph.evidence import protected
 from atomic.ralph.hidden_files import REVIEW
 from atomic.ralph.options import rounds_of
 from atomic.ralph.prompts import MAX_PATCH, Change, reviewer_prompt
+from atomic.ralph.protected_files import protected
 from atomic.ralph.review import (
     Finding,
     Review,

@@ -22,8 +22,9 @@ from atomic.ralph.check_runs import (
     said_of,
 )
 from atomic.ralph.checkout import Checkout
-from atomic.ralph.evidence import CheckResult, Evidence, diffstat, protected
+from atomic.ralph.evidence import CheckResult, Evidence, diffstat
 from atomic.ralph.prompts import aim_of, check_output, is_check_repair, role_of, worker_prompt
+from atomic.ralph.protected_files import protected
 from atomic.ralph.run_folder import Ralph, RunFolder, ask_once
 from atomic.ralph.state import MAX_ATTEMPTS, Span, Try
 from atomic.ralph.turn_changes import changes_of, has_committed, has_moved, joined, watch_turn

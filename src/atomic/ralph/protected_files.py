@@ -1,0 +1,87 @@
+"""Which changed files could make a worker's work pass: tests, and files that configure
+checks.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+
+from atomic.git import FileChange
+
+_TEST_FOLDERS = {"test", "tests", "__tests__", "testdata", "__snapshots__", "spec", "specs", "e2e"}
+_TEST_NAMES = (
+    *("test_*.py", "*_test.py", "tests.py", "*_test.go", "*_test.rs", "test_*.rs", "tests.rs"),
+    *("*.test.*", "*.spec.*", "*.snap", "*_spec.rb", "*_test.rb", "*_test.exs"),
+    *("*Test.java", "*Tests.java", "Test*.java", "*IT.java", "*Test.kt", "*Tests.kt", "*Test.php", "*Tests.cs"),
+)
+_STEERING_FOLDERS = (".github/workflows", ".github/actions", ".circleci", ".buildkite", ".husky", ".cargo")
+# Lock files have the versions of the tools that run the tests: another tool of the same
+# name could report anything. Ignore rules can hide changes.
+_STEERING_NAMES = tuple(
+    """
+    .gitignore .gitattributes conftest.py pytest.ini .pytest.ini pytest.toml tox.ini setup.cfg setup.py
+    pyproject.toml noxfile.py sitecustomize.py usercustomize.py *.pth .coveragerc mypy.ini ruff.toml
+    .ruff.toml package.json .npmrc .yarnrc* .pnpmfile.* bunfig.toml tsconfig*.json jest.config.* vitest.*
+    vite.config.* babel.config.* .babelrc* .mocharc* karma.conf.* playwright.config.* cypress.config.*
+    eslint.config.* .eslintrc* .eslintignore biome.json* Cargo.toml build.rs clippy.toml nextest.toml go.mod
+    pom.xml build.gradle* settings.gradle* Makefile makefile GNUmakefile *.mk justfile Justfile
+    Taskfile.y*ml Rakefile .gitlab-ci.yml .travis.yml azure-pipelines*.yml Jenkinsfile
+    .pre-commit-config.yaml
+    *.lock *.lockb package-lock.json npm-shrinkwrap.json pnpm-lock.yaml go.sum requirements*.txt
+    """.split()  # noqa: SIM905  # easier to read without quotes
+)
+
+
+def protected(changes: Iterable[FileChange], commands: Iterable[str]) -> list[str]:
+    """Return the changed files that could make a worker's work pass.
+
+    These are tests that existed before, and files that configure checks or CI, also new
+    ones.
+    """
+    named = {word for command in commands for word in named_files(command)}
+    return [change.path for change in changes if _is_protected(change, named)]
+
+
+def _is_protected(change: FileChange, named: Collection[str]) -> bool:
+    path = PurePosixPath(change.path)
+    if change.status != "added" and _is_test(path):
+        return True
+    folders = f"/{path.parent}/"
+    return (
+        _matches(path.name, _STEERING_NAMES)
+        or any(f"/{folder}/" in folders for folder in _STEERING_FOLDERS)
+        or any(_is_named(change.path, word) for word in named)
+    )
+
+
+def _is_test(path: PurePosixPath) -> bool:
+    return _matches(path.name, _TEST_NAMES) or not _TEST_FOLDERS.isdisjoint(part.lower() for part in path.parts[:-1])
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _is_named(path: str, word: str) -> bool:
+    """Return whether a word of a command means a file: the check may run in a
+    subfolder, or use an absolute path.
+    """
+    return path == word or path.endswith(f"/{word}") or (word.startswith(("/", "~", "$")) and word.endswith(f"/{path}"))
+
+
+def named_files(command: str) -> Iterator[str]:
+    """Yield the words of a command that could be files, also in quotes, after a sign,
+    or run as modules.
+    """
+    pieces = re.split(r"[\s;|&()<>\"'`=,:]+", command)
+    with suppress(ValueError):  # a quote is not closed: sh reports that
+        pieces += shlex.split(command)
+    for module in re.findall(r"-m\s*([\w.]+)", command):
+        pieces += (f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__init__.py")
+        pieces.append(f"{module.replace('.', '/')}/__main__.py")
+    yield from {piece.removeprefix("./") for piece in pieces} - {""}
