@@ -168,8 +168,9 @@ async def way_home(repository: Repository, good: Position, now: Position) -> str
     else:
         lines.append(f"git reset --soft {good.head}")
         lines.append("git commit --only -- YOUR FILES")
+    said = said_of_move(good, now)
     return (
-        f"{said_of_move(good, now).capitalize()}. Only add commits to the branch that is checked out: no other branch, "
+        f"{said[0].upper()}{said[1:]}. Only add commits to the branch that is checked out: no other branch, "
         "no `commit --amend`, `rebase` or `reset` of commits that were there before. The way back, one step after the "
         "other (look at `git status` between them):\n\n```sh\n" + "\n".join(lines) + "\n```"
     )
