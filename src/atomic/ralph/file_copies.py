@@ -14,9 +14,10 @@ from atomic.base.redaction import Redactor
 from atomic.sessions.files import make_folder
 
 STORE = "snapshots/users-files"  # below the session's folder: a file for each content, by its hash
+_MIB = 1024 * 1024
 MOST_COPIES = 2_000  # that are kept
-MOST_BYTES = 16 * 1024 * 1024  # of one file that is kept
-MOST_KEPT = 64 * 1024 * 1024  # bytes of all together
+MOST_BYTES = 16 * _MIB  # of one file that is kept
+MOST_KEPT = 64 * _MIB  # bytes of all together
 COPY_CHANGED = "another program has changed the copy that was kept of it"
 GONE = "deleted"
 LINK = "link"
@@ -53,7 +54,8 @@ def mode_of(path: Path) -> int:
 class Store:
     """Copies of files by the hash of their content.
 
-    None is ever removed or replaced.
+    None is ever removed. A copy that another program has changed is written again when
+    the same content is kept again.
     """
 
     def __init__(self, session: Path, redactor: Redactor) -> None:
@@ -66,21 +68,24 @@ class Store:
         if content in (GONE, "special") or content.startswith(f"{LINK}:") or self.has(content):
             return ""
         if content.startswith("large:"):
-            return "it is larger than 16 MiB"
+            return f"it is larger than {MOST_BYTES // _MIB} MiB"
         try:
             data = path.read_bytes()
         except OSError as error:
             return f"it cannot be read ({error.strerror})"
+        if sha256(data).hexdigest() != content:
+            return "it changed while it was copied"
         return self.keep_bytes(data, content)
 
     def keep_bytes(self, data: bytes, content: str) -> str:
+        """Keep bytes; `content` is their hash. Return why that is not possible, or nothing."""
         if self._redactor.finds_in_file(data):
             return "it contains something that looks like a secret"
         count, size = self._kept or self._count()
         if count >= MOST_COPIES:
-            return f"you have more than {MOST_COPIES:,} uncommitted files"
+            return f"the limit of {MOST_COPIES:,} copies is reached"
         if size + len(data) > MOST_KEPT:
-            return "your uncommitted files are larger than 64 MiB together"
+            return f"the limit of {MOST_KEPT // _MIB} MiB for all copies is reached"
         make_folder(str(self._folder))
         replace_file(self._folder / content, data)
         self._kept = count + 1, size + len(data)
