@@ -97,6 +97,11 @@ def limited(task: int, reset: float | None) -> Any:
     return call(task, (0.0, {"type": "limit_reached", "reset_at": at, "message": "later"}), cost=0.0, reason="limit")
 
 
+def write_recording(file: Path, *calls: Any) -> None:
+    lines: list[Any] = [{"atomic_recording": 1, "command": []}, *calls]
+    file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+
+
 class Player:
     """A user with a trusted workflow and a recording of agents."""
 
@@ -107,8 +112,13 @@ class Player:
 
     def records(self, *calls: Any) -> None:
         """Write the recorded calls of the agents; each process plays them from the start."""
-        lines: list[Any] = [{"atomic_recording": 1, "command": []}, *calls]
-        self.file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        write_recording(self.file, *calls)
+
+    def other(self, *calls: Any) -> str:
+        """Return the name of another agent, which plays these calls."""
+        file = self.user.home / "others.jsonl"
+        write_recording(file, *calls)
+        return f"replay:{file}"
 
     async def plays(self, *calls: Any, flow: str = FLOW) -> None:
         self.records(*calls)
@@ -367,3 +377,29 @@ async def test_on_limit_switch_continues_with_another_agent(player: Player) -> N
         ("claude", "done"),
         ("claude", "done"),
     ]
+
+
+@pytest.mark.parametrize("on_limit", ["stop", "wait"])
+async def test_a_run_at_a_limit_continues_at_once_with_another_agent(player: Player, on_limit: str) -> None:
+    reset = time.time() + 3600
+    await player.plays(limited(1, reset))
+    assert (await player.run("--on-limit", "stop"))[0] == 7
+    code, ended = await player.resume("--agent", player.other(call(1), call(2), call(3)), "--on-limit", on_limit)
+    assert (code, ended["status"]) == (0, "completed")
+    assert [one["task"] for one in player.calls] == ["1", "1", "2", "3"]
+    assert time.time() < reset
+
+
+@pytest.mark.ci
+async def test_the_limit_of_a_run_of_an_older_version_is_that_of_its_own_agent(player: Player) -> None:
+    """Such a session has the time of the reset in session.json, and no limit in its journal."""
+    await player.plays(call(1), call(2), call(3))
+    assert (await player.run("--max-cost", "0.5"))[0] == 6
+    record = player.folder / "session.json"
+    fields = msgspec.json.decode(record.read_bytes())
+    record.write_bytes(msgspec.json.encode({**fields, "parked_until": time.time() + 3600}))
+    flags = ("--max-cost", "9", "--on-limit", "stop")
+    code, ended = await player.resume(*flags)
+    assert (code, ended["reason"]) == (7, "provider_limit")
+    code, ended = await player.resume(*flags, "--agent", player.other(call(2), call(3)))
+    assert (code, ended["status"]) == (0, "completed")

@@ -436,11 +436,47 @@ async def test_a_restart_waits_for_the_same_reset() -> None:
     assert again.rate_limits.parked_until == 1_800_000_120.0
     async with asyncio.timeout(LIMIT), again.turn("worker", provider="claude"):
         assert 1_800_000_120 <= clock.now <= 1_800_000_180
-    # The time in session.json has the same effect if the journal has none.
-    from_record = Budget(clock=clock, sleep=clock.sleep)
-    from_record.rate_limits.parked_until = clock.now + 50
-    async with asyncio.timeout(LIMIT), from_record.turn("worker", provider="claude"):
+
+
+async def test_the_limit_of_an_older_version_holds_for_the_agent_of_its_run() -> None:
+    lives = Lives()
+    clock = Clock()
+    lives.next(clock=clock).rate_limits.adopt(clock.now + 50, "claude")
+    budget = lives.next(clock=clock, sleep=clock.sleep)  # the journal has it now
+    budget.rate_limits.adopt(clock.now + 50, "opencode")
+    assert await budget.rate_limits.provider_for("opencode") == "opencode"
+    assert clock.slept == []
+    async with asyncio.timeout(LIMIT), budget.turn("worker", provider="claude"):
         assert sum(clock.slept) >= 50
+
+
+async def test_the_journal_decides_about_a_limit_if_it_has_one() -> None:
+    lives = Lives()
+    clock = Clock()
+    lives.next(clock=clock).rate_limits.park(clock.now + 120, "claude")
+    again = lives.next(clock=clock, sleep=clock.sleep)
+    again.rate_limits.adopt(clock.now + 9000, "opencode")
+    assert again.rate_limits.parked_until == clock.now + 120
+    assert await again.rate_limits.provider_for("opencode") == "opencode"
+
+
+@pytest.mark.parametrize("seconds", [-5.0, 9 * 86400.0, float("inf"), float("nan")])
+async def test_an_absurd_limit_in_the_record_is_ignored(seconds: float) -> None:
+    clock = Clock()
+    budget = Lives().next(clock=clock, sleep=clock.sleep)
+    budget.rate_limits.adopt(clock.now + seconds, "claude")
+    async with asyncio.timeout(LIMIT), budget.turn("worker", provider="claude"):
+        assert clock.slept == []
+
+
+async def test_a_limit_without_an_agent_in_an_older_journal_is_ignored() -> None:
+    lives = Lives()
+    clock = Clock()
+    lives.next(clock=clock)
+    lives.facts.set("parked", {"": clock.now + 900, "claude": clock.now + 120})
+    again = lives.next(clock=clock, sleep=clock.sleep)
+    assert await again.rate_limits.provider_for("opencode") == "opencode"
+    assert clock.slept == []
 
 
 async def test_stop_reports_the_reset_and_how_to_continue() -> None:

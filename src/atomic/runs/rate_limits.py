@@ -32,9 +32,8 @@ class Parked(AtomicError):
         self.provider = provider
         self.reset_at = reset_at
         self.remedy = "--on-limit wait"
-        who = provider or "the agent"
         super().__init__(
-            f"{who} has reached its usage limit until {_local_time(reset_at)}"
+            f"{provider} has reached its usage limit until {_local_time(reset_at)}"
             f" (to wait for it: atomic resume {run or 'ID'} {self.remedy})"
         )
 
@@ -68,19 +67,31 @@ class RateLimits:
     def open(self, facts: Facts) -> None:
         """Read the limits that earlier processes met, and keep those of this one."""
         self._facts = facts
-        self._parked = {**facts.get(_PARKED, {}), **self._parked}
+        # Journals of earlier versions may have a limit of all providers, under "".
+        kept = {provider: until for provider, until in facts.get(_PARKED, {}).items() if provider}
+        self._parked = {**kept, **self._parked}
+
+    def adopt(self, until: float, provider: str) -> None:
+        """Limit a provider until the Unix time that `session.json` of an older version
+        has.
+
+        No effect if the journal knows the limits of the run, or if the time is past or
+        too far away to be true.
+        """
+        now = self._clock()
+        if not self.are_known and now < until <= now + LONGEST_RESET:
+            self._keep(provider, until)
+
+    @property
+    def are_known(self) -> bool:
+        """Return whether the journal has the limits of the run."""
+        return self._facts is not None and _PARKED in self._facts
 
     @property
     def parked_until(self) -> float | None:
-        """The Unix time of the last reset of a rate-limited provider, or None."""
+        """Return the Unix time of the last reset of a rate-limited provider, or None."""
         now = self._clock()
         return max((until for until in self._parked.values() if until > now), default=None)
-
-    @parked_until.setter
-    def parked_until(self, until: float | None) -> None:
-        """Set the time that `session.json` has, so that an early resume waits too."""
-        if until is not None and not self._parked:
-            self._parked[""] = until
 
     def park(self, reset_at: datetime | float | None, provider: str) -> float:
         """Note that a provider is rate-limited, and return the Unix time when it is
@@ -95,9 +106,7 @@ class RateLimits:
             wait = min(2 * self._waits.get(provider, FIRST_WAIT / 2), LONGEST_WAIT)
             self._waits[provider] = wait
             until = now + wait
-        self._parked[provider] = until
-        if self._facts is not None:
-            self._facts.set(_PARKED, self._parked)
+        self._keep(provider, until)
         return until
 
     async def provider_for(self, preferred: str, others: Sequence[str] = ()) -> str:
@@ -124,7 +133,7 @@ class RateLimits:
         if self._on_limit == "stop":
             raise Parked(provider, self._until(provider), run=self._run)
         reset = _local_time(self._until(provider))
-        self._warn(f"{provider or 'the agent'} has reached its usage limit: waiting until {reset}")
+        self._warn(f"{provider} has reached its usage limit: waiting until {reset}")
         from random import uniform  # imported late: few runs ever wait
 
         late = uniform(0.0, LATE_SECONDS)
@@ -132,11 +141,16 @@ class RateLimits:
             while (left := self._until(provider) + late - self._clock()) > 0:
                 await self._sleep(min(left, LOOK_SECONDS))
 
+    def _keep(self, provider: str, until: float) -> None:
+        self._parked[provider] = until
+        if self._facts is not None:
+            self._facts.set(_PARKED, self._parked)
+
     def _is_parked(self, provider: str) -> bool:
         return self._clock() < self._until(provider)
 
     def _until(self, provider: str) -> float:
-        return max(self._parked.get(provider, -math.inf), self._parked.get("", -math.inf))
+        return self._parked.get(provider, -math.inf)
 
 
 def _local_time(when: float) -> str:

@@ -268,6 +268,7 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         unpriced = cost.input_tokens + cost.output_tokens if cost.usd is None else 0
         before = Amount(cost.usd or 0.0, cost.input_tokens, cost.output_tokens, unpriced)
         self._runtime.budget.open(self._runtime.facts, before=before)
+        await self._runtime.adopt_old_limit()
 
     def _resume_stream(self, journal: Journal, answers: Mapping[str, Answer]) -> AsyncIterator[StreamEvent] | None:
         """Return the stream that continues the run.

@@ -59,7 +59,6 @@ class RunRuntime:
         self.tasks = RunTasks(kept_tasks, lambda tasks: events.emit(TasksChanged, tasks=tasks))
         self.changes = RunChanges(session, approved=host.approved)
         self.budget = Budget(host.caps, on_limit=host.on_limit, run=session.id, warn=events.warn, clock=host.clock)
-        self.budget.rate_limits.parked_until = session.record.parked_until
         self.sessions = NamedSessions(session.record.named, events.save_named_sessions, events.warn)
         self.broker = None if host.person is None else HostBroker(host.person, self.budget, events)
         self.roles: set[str] = set()  # the roles, agents and nodes that have called an agent
@@ -92,6 +91,21 @@ class RunRuntime:
         """Return the name of the provider that is used if none is named."""
         named = self.host.choices.agents.get("") or self.host.settings.agent
         return named or (await self.provider(None)).name
+
+    async def adopt_old_limit(self) -> None:
+        """Keep the usage limit of a run of an older version, whose session has only the
+        time of the reset: it is the limit of the run's own agent.
+
+        Raises AtomicError.
+        """
+        until = self.session.record.parked_until
+        if until is None or self.budget.rate_limits.are_known:
+            return
+        agent = self.session.record.options.get("agents", {}).get("") or self.host.settings.agent
+        if agent is None and not self.host.choices.agents.get(""):  # it continues with the agent that was found then
+            agent = await self.default_name()
+        if agent is not None:
+            self.budget.rate_limits.adopt(until, agent)
 
     @property
     def configured(self) -> Sequence[str]:
