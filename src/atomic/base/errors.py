@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     UNTRUSTED = 4
     WAITING = 5  # blocked, or a question has no answer
     CAP_REACHED = 6
-    LIMITED = 7  # the provider serves nothing for now
+    LIMITED = 7  # the agent is rate-limited
     SIGNALLED = 128  # plus the number of the signal
     HUNG_UP = SIGNALLED + 1  # SIGHUP
     INTERRUPTED = SIGNALLED + 2  # SIGINT, Ctrl+C

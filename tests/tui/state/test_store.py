@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from atomic.chat.protocol import (
 from atomic.providers.events import (
     AgentEvent,
     EndReason,
+    LimitReached,
     PlanChanged,
     PlanItem,
     SubagentEnded,
@@ -350,7 +352,7 @@ class Workflow:
     def __init__(self) -> None:
         self.seq = 0
 
-    def event(self, kind: type[Any], **fields: Any) -> WorkflowActivity:
+    def event(self, kind: type[Any], /, **fields: Any) -> WorkflowActivity:
         self.seq += 1
         return WorkflowActivity(run="w", event=kind(run="s1", seq=self.seq, time=float(self.seq), **fields))
 
@@ -421,6 +423,67 @@ def test_workers_are_listed_with_their_task_and_activity() -> None:
     assert (agent.name, agent.task, agent.doing, agent.tools) == ("worker", "#3 refresh endpoint", "Bash pytest", 1)
     assert store.screen.runs["w"].usage == Usage(10, 5)
     assert [task.title for task in store.screen.tasks] == ["refresh endpoint"]
+
+
+def test_workers_may_use_the_same_id_for_their_tools() -> None:
+    w = Workflow()
+    store = workflow(
+        w.agent(ToolStarted("t", "Bash", {"command": "one"}), task="1"),
+        w.agent(ToolStarted("t", "Bash", {"command": "two"}), task="2"),
+        w.agent(ToolOutput("t", "of two"), task="2"),
+        w.agent(ToolEnded("t", "of one"), task="1"),
+    )
+    assert [(tool.detail, tool.output, tool.status) for tool in shown(store, BlockKind.TOOL)] == [
+        ("one", "of one", "done"),
+        ("two", "of two", "running"),
+    ]
+
+
+def test_a_worker_may_use_the_id_of_a_tool_again_in_its_next_turn() -> None:
+    w = Workflow()
+    turn = [
+        w.agent(ToolStarted("t", "Bash", {"command": "ls"})),
+        w.agent(ToolEnded("t", "a")),
+        w.agent(TurnEnded(EndReason.DONE)),
+    ]
+    store = workflow(*turn, *turn)
+    assert [tool.output for tool in shown(store, BlockKind.TOOL)] == ["a", "a"]
+
+
+def test_a_long_activity_that_repeats_does_not_redraw_the_heading() -> None:
+    w = Workflow()
+    store = workflow(w.agent(SubagentStarted("a", "explore", "x" * 200)))
+    heading = shown(store, BlockKind.SUBAGENT)[0]
+    before = heading.version
+    apply_events(w.agent(SubagentStarted("b", "explore", "x" * 200)), store=store)
+    assert heading.output == f"explore {'x' * 112}"
+    assert heading.version == before
+
+
+LIMITED = "The agent is rate-limited until Wed 14:30."
+
+
+@pytest.mark.parametrize(("message", "text"), [("", LIMITED), ("Too many requests.", f"Too many requests. {LIMITED}")])
+def test_a_rate_limit_is_shown_with_its_end_in_local_time(
+    monkeypatch: pytest.MonkeyPatch, message: str, text: str
+) -> None:
+    monkeypatch.setenv("TZ", "UTC-2")
+    time.tzset()
+    try:
+        reset = datetime(2026, 11, 18, 12, 30, tzinfo=UTC)
+        store = apply_events(started(), *activity(LimitReached(reset, message)))
+        w = Workflow()
+        run = workflow(w.event(wf.LimitReached, kind="provider", limit=None, spent=None, reset_at=reset.timestamp()))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [block.text for block in shown(store, BlockKind.WARNING)] == [text]
+    assert [block.text for block in shown(run, BlockKind.WARNING)] == [f"{LIMITED} The run waits or pauses."]
+
+
+def test_a_rate_limit_without_an_end_is_shown() -> None:
+    store = apply_events(started(), *activity(LimitReached()))
+    assert [block.text for block in shown(store, BlockKind.WARNING)] == ["The agent is rate-limited."]
 
 
 def test_each_turn_of_a_worker_has_its_own_heading() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from atomic.base.step_names import without_items
 from atomic.providers.events import SkillLoaded, SubagentStarted, TextDelta, ThinkingDelta, ToolStarted
 from atomic.runs.events import (
@@ -17,7 +19,7 @@ from atomic.runs.events import (
     WorkflowEvent,
 )
 from atomic.tui.state.model import Block, BlockKind, Changes, NodeEntry, RunEntry, Screen
-from atomic.tui.state.run_blocks import RunBlocks
+from atomic.tui.state.run_blocks import RunBlocks, rate_limited
 from atomic.tui.state.tool_calls import clip
 
 _WORK = (TextDelta, ThinkingDelta, ToolStarted, SubagentStarted, SkillLoaded)
@@ -139,6 +141,7 @@ class Graph:
 
 def _limit(event: LimitReached) -> str:
     if event.kind == "provider":
-        return "The provider does not serve now: the run waits or pauses."
+        reset = None if event.reset_at is None else datetime.fromtimestamp(event.reset_at).astimezone()
+        return f"{rate_limited(reset)} The run waits or pauses."
     spent = f" ({event.spent:g} of {event.limit:g})" if event.spent is not None and event.limit is not None else ""
     return f"{_WORDS.get(event.kind, event.kind)} is reached{spent}."

@@ -7,6 +7,7 @@ agents are interleaved.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import count
 
 from atomic.chat.protocol import RunKind
@@ -73,7 +74,7 @@ class RunBlocks:
         self._run = run
         self._ids = ids
         self._voices: dict[str, Voice] = {}
-        self._tools: dict[str, _Tool] = {}
+        self._tools: dict[str, _Tool] = {}  # of active agents, by `_id` of the tool
         self._base = ""  # the workflow agent whose event is being applied
         self._open_usage: dict[str, Usage] = {}  # by agent: usage of its unfinished turn
         self._settled_usage = Usage()  # of finished turns
@@ -128,6 +129,7 @@ class RunBlocks:
                 return self.note(BlockKind.NOTICE, event.text, owner)
 
     def _id(self, inner: str | None) -> str:
+        """Return the id of a sub-agent or a tool, which two workflow agents may share."""
         if not inner:
             return self._base
         return f"{self._base}/{inner}" if self._base else inner
@@ -176,9 +178,12 @@ class RunBlocks:
         if voice is None:
             return Changes.NONE
         self._close(voice)
-        for tool in self._tools.values():
-            if tool.voice is voice and tool.block.status == "running":
+        for id_of_tool, tool in list(self._tools.items()):
+            if tool.voice is not voice:
+                continue
+            if tool.block.status == "running":
                 self.settle(tool.block, "interrupted", now)
+            del self._tools[id_of_tool]  # the next turn of a workflow agent may use the id again
         if voice.entry is not None and voice.entry.ended is None:
             voice.entry.status = status
             voice.entry.ended = now
@@ -326,7 +331,8 @@ class RunBlocks:
     # tools
 
     def _tool_started(self, event: ToolStarted, owner: str, now: float) -> Changes:
-        if event.id in self._tools:
+        id = self._id(event.id)
+        if id in self._tools:
             return Changes.NONE
         voice = self._voice(owner, now)
         if voice is None:
@@ -336,7 +342,7 @@ class RunBlocks:
         block = Block(0, BlockKind.TOOL, title=title, detail=detail, input=input, status="running", started=now)
         self.add(block, voice)
         self.live[block.id] = block
-        self._tools[event.id] = _Tool(block, voice)
+        self._tools[id] = _Tool(block, voice)
         if voice.entry is not None:
             voice.entry.tools += 1
             if voice.head is not None:
@@ -346,7 +352,7 @@ class RunBlocks:
         return Changes.TRANSCRIPT | Changes.AGENTS
 
     def _tool_output(self, event: ToolOutput) -> Changes:
-        tool = self._tools.get(event.id)
+        tool = self._tools.get(self._id(event.id))
         if tool is None or tool.block.status != "running":
             return Changes.NONE
         tool.said.add(event.text)
@@ -355,7 +361,7 @@ class RunBlocks:
         return Changes.TRANSCRIPT
 
     def _tool_ended(self, event: ToolEnded, now: float) -> Changes:
-        tool = self._tools.get(event.id)
+        tool = self._tools.get(self._id(event.id))
         if tool is None or tool.block.status != "running":
             return Changes.NONE
         said = clip(event.output) or tool.block.output
@@ -411,11 +417,12 @@ class RunBlocks:
         return self.begin(owner, name, "", now, parent=self._base, folded=self._run.kind is not RunKind.AGENTS)
 
     def _does(self, voice: Voice, doing: str) -> Changes:
+        doing = doing[:_DOING]
         if voice.entry is None or voice.entry.doing == doing:
             return Changes.NONE
-        voice.entry.doing = doing[:_DOING]
+        voice.entry.doing = doing
         if voice.head is not None:
-            voice.head.output = voice.entry.doing
+            voice.head.output = doing
             voice.head.version += 1
         return Changes.AGENTS
 
@@ -432,8 +439,10 @@ class RunBlocks:
         self._run.usage = sum(self._open_usage.values(), self._settled_usage)
 
     def _limit(self, event: LimitReached, owner: str) -> Changes:
-        until = f" It serves again at {event.reset_at:%H:%M}." if event.reset_at else ""
-        text = f"{event.message or 'The provider does not serve now.'}{until}"
+        if event.message and event.reset_at is None:
+            text = event.message
+        else:
+            text = f"{event.message} {rate_limited(event.reset_at)}".lstrip()
         if owner:
             return self.note(BlockKind.WARNING, text)  # not below a sub-agent's head, which may be folded
         return self.fail(BlockKind.WARNING, text, event.message)
@@ -470,6 +479,12 @@ def _end_of(blocks: list[Block], head: Block) -> int:
     while at < len(blocks) and blocks[at].depth > head.depth:
         at += 1
     return at
+
+
+def rate_limited(reset_at: datetime | None) -> str:
+    """Return a sentence about a usage limit of an agent, with its end in local time."""
+    until = "" if reset_at is None else f" until {reset_at.astimezone():%a %H:%M}"
+    return f"The agent is rate-limited{until}."
 
 
 def _first_line(text: str) -> str:
