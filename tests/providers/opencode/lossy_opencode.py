@@ -1,4 +1,7 @@
-"""A proxy for the real OpenCode that silently drops its events while the file $MUTE exists."""
+"""A proxy for the real OpenCode that silently drops its events while the file $MUTE exists.
+
+If $CLOSES is set, it closes the connections that were silent when the file is gone.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,22 @@ class Wire:
 
     async def forward_response(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(64 * 1024):
-            self._is_broken = self._is_broken or (self._carries_events and os.path.exists(os.environ["MUTE"]))
-            if not self._is_broken:
-                writer.write(data)
-                await writer.drain()
+            if self._is_broken:
+                continue
+            if self._carries_events and os.path.exists(os.environ["MUTE"]):
+                self._is_broken = True
+                if "CLOSES" in os.environ:
+                    await _until_gone(os.environ["MUTE"])
+                    break
+                continue
+            writer.write(data)
+            await writer.drain()
         writer.close()
+
+
+async def _until_gone(path: str) -> None:
+    while os.path.exists(path):
+        await asyncio.sleep(0.02)
 
 
 async def main() -> None:

@@ -51,8 +51,9 @@ async def test_events_missed_during_a_gap_are_emitted_once(tmp_path: Path) -> No
         return [["A"]]
 
     async with sandbox(tmp_path, SCRIPTS) as here:
-        here.env |= {"MUTE": str(mute), "REAL_OPENCODE": str(PROGRAM)}
-        using = provider(write_program(tmp_path, lossy_opencode), liveness=2)
+        # The end of the gap closes the stream, so that no time limit decides when it is reopened.
+        here.env |= {"MUTE": str(mute), "CLOSES": "1", "REAL_OPENCODE": str(PROGRAM)}
+        using = provider(write_program(tmp_path, lossy_opencode), liveness=LIMIT)
         async with here.open(using=using, ask=answer_questions) as session:
             assert end_of(await turn(session, "@@say@@")).text == "hello"  # everything is loaded
             reading = asyncio.create_task(_mute_during_text(session, mute))
