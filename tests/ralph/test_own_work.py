@@ -133,7 +133,7 @@ async def test_a_finished_task_that_the_user_reverts_during_a_pause_is_named_and
     sandbox.play(writing("2"), writing("3"), APPROVE)
     outcome = await sandbox.resume("--max-iterations", "9")
     assert outcome.status == DONE
-    assert "the changes of task 1 were undone while no agent worked: it is not done again" in outcome.warnings
+    assert "the changes of task 1 were undone while no agent worked; the run does not do it again" in outcome.warnings
     assert workers(sandbox) == ["worker 1 1", "worker 2 1", "worker 3 1"]
     assert not (sandbox.project / "part1.txt").exists()
     assert "**Its changes were undone while no agent worked.**" in sandbox.report

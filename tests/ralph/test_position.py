@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from atomic.git import find_repository
-from atomic.ralph.position import Position, position_of, way_home
+from atomic.ralph.position import Position, position_of, prompt_to_return
 from tests.support.repositories import git, new_repository
 
 
@@ -26,5 +26,5 @@ async def test_the_prompt_of_a_worker_keeps_capital_letters(tmp_path: Path, move
     assert repository is not None
     allowed: Position = await position_of(repository)
     git(folder, *move)
-    prompt = await way_home(repository, allowed, await position_of(repository))
+    prompt = await prompt_to_return(repository, allowed, await position_of(repository))
     assert prompt.startswith(sentence)

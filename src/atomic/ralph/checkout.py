@@ -21,29 +21,29 @@ import msgspec
 from atomic.git import FolderSnapshot, Repository, find_repository, uncommitted_in_submodules
 from atomic.graph import Suspend
 from atomic.ralph.file_copies import Store, content_of
-from atomic.ralph.file_names import named, shown, to_fact
+from atomic.ralph.file_names import first_of, named, shown, to_fact
 from atomic.ralph.hidden_files import HiddenFiles
 from atomic.ralph.position import (
     CHECKING,
     POSITION,
-    UNDONE,
     Known,
     Position,
     Seen,
+    as_sentence,
+    command_to_return,
+    describe_move,
     follows,
     is_staged_otherwise,
     last_of_turn,
     place_warning,
     position_of,
+    prompt_to_return,
     read_known,
-    said_of_move,
-    undone_tasks,
-    way_home,
-    way_to,
 )
 from atomic.ralph.run_folder import RunFolder, read_turns
 from atomic.ralph.state import Try
 from atomic.ralph.turn_changes import changed_after, last_sign_of_life
+from atomic.ralph.undone_tasks import note_undone_tasks
 from atomic.ralph.users_files import (
     CHECKS,
     EXISTING,
@@ -59,17 +59,16 @@ from atomic.ralph.users_files import (
     list_existing,
     list_users_files,
     own_commits,
+    prompt_to_restore_files,
     read_users_files,
     troubles_of,
-    way_back,
     with_old_troubles,
     with_versions,
 )
-from atomic.ralph.users_refs import UsersRefs
-from atomic.ralph.users_refs import way_back as way_back_of_refs
+from atomic.ralph.users_refs import UsersRefs, prompt_to_restore_refs
 
 REASON = "branch_changed"
-GONE = "Your turn has deleted the folder .git, and with it the history of the project. Never do that."
+GIT_DELETED = "Your turn has deleted the folder .git, and with it the history of the project. Never do that."
 
 
 _open_checks: Counter[Path] = Counter()  # by session folder, in this process
@@ -143,13 +142,13 @@ class Checkout:
         if not files.files:
             return
         lost = [path for path, file in files.files.items() if file.not_kept]
-        kept = f" No copy is kept of {named(lost, most=3)}: {files.files[lost[0]].not_kept}." if lost else ""
+        limits = f" No copy is kept of {named(lost, most=3)}: {files.files[lost[0]].not_kept}." if lost else ""
         if files.unlisted:
-            kept += f" Only the first {len(files.files):,} files are watched."
+            limits += f" Only the first {len(files.files):,} files are watched."
         self._run.say(
             "This folder has no commit: agents may change and delete every file in it, and git cannot bring one back. "
             f"To be safe, run {commands} first. After the run, atomic salvage {self._run.session.name} PATH puts a "
-            f"file back.{kept}"
+            f"file back.{limits}"
         )
 
     async def begin_checks(self, before: FolderSnapshot) -> None:
@@ -163,7 +162,7 @@ class Checkout:
                 await self._recover_checks(known, repository)
             elif known.seen is not None:
                 await self._adopt(known.seen, repository, before)
-            await self._refs.begin(repository, known.good.branch)
+            await self._refs.begin(repository, known.allowed.branch)
         _open_checks[self._run.session] += 1
         if self.files.files and not self._facts.get(CHECKING):
             self._facts.set(CHECKING, True)
@@ -179,8 +178,8 @@ class Checkout:
         # If a worker's turn is running, the comparison at its end finds the troubles.
         if known is not None and known.seen is not None and repository is not None and not self._others(""):
             await self._report_checks(known, repository)
-            if lost := await self._refs.end(repository, CHECKS, known.good.branch):
-                self._run.say(f"{'; '.join(one.said for one in lost[:3])}. `{lost[0].way_back}` brings it back")
+            if lost := await self._refs.end(repository, CHECKS, known.allowed.branch):
+                self._run.say(f"{'; '.join(one.said for one in lost[:3])}. `{lost[0].restore_command}` brings it back")
             if await position_of(repository) == known.seen.position:
                 await self._see("", after)
         if self._facts.get(CHECKING) and not _open_checks[self._run.session]:
@@ -188,14 +187,13 @@ class Checkout:
         return after
 
     async def _report_checks(self, known: Known, repository: Repository) -> None:
-        if not self.files.files or known.good.head is None:
+        if not self.files.files or known.allowed.head is None:
             return
         before = self.files.troubles
-        found = await self._find_troubles(known.good.head, repository, CHECKS)
+        found = await self._find_troubles(known.allowed.head, repository, CHECKS)
         if new := [describe(shown(path), trouble) for path, trouble in found.items() if path not in before]:
-            more = f" and {len(new) - 3} more" if len(new) > 3 else ""
             self._run.say(
-                f"your uncommitted work was touched: {'; '.join(new[:3])}{more}. "
+                f"your uncommitted work was touched: {first_of(new, most=3, separator='; ')}. "
                 f"After the run, `atomic salvage {self._run.session.name}` puts it back"
             )
 
@@ -232,9 +230,9 @@ class Checkout:
                     await self._adopt(seen, repository)
             else:
                 known = await self._adopt_after_kill(known, repository)
-                await self._refs.end(repository, task, known.good.branch)
-            await self._refs.begin(repository, known.good.branch)
-            self._note(msgspec.structs.replace(known, seen=None, told=None))
+                await self._refs.end(repository, task, known.allowed.branch)
+            await self._refs.begin(repository, known.allowed.branch)
+            self._note(msgspec.structs.replace(known, seen=None, reported=None))
         if cut := await self.hidden.begin_turn():
             what = f"{cut} and the folders after it are not watched"
             self._run.say(f"This project is too large to watch every file that git ignores: {what}")
@@ -253,10 +251,11 @@ class Checkout:
         """Raise Suspend if the repository of the run is gone, or replaced by another."""
         repository = self._repository()
         known = self._known()
-        if repository is None or known is None or known.good.head is None:
+        if repository is None or known is None or known.allowed.head is None:
             return
-        if not await repository.has_commit(known.good.head):
-            self._suspend_without(f"commit {known.good.head[:12]} is not in it")
+        if not await repository.has_commit(known.allowed.head):
+            missing = f"commit {known.allowed.head[:12]} is not in it"
+            self._suspend_without(f"{self._run.cwd} has another repository than before: {missing}")
 
     async def stay(self) -> None:
         """Raise Suspend if the checkout is not on the branch of the run, or its history
@@ -267,29 +266,13 @@ class Checkout:
         if known is None or known.seen is None or repository is None or self._others(""):
             return
         moved = await self._moved(known, known.seen.position, await position_of(repository), repository)
-        self._note(msgspec.structs.replace(moved, told=None))
+        self._note(msgspec.structs.replace(moved, reported=None))
 
     async def note_undone(self, now: FolderSnapshot) -> None:
         """Record finished tasks whose changes are gone since the last turn."""
         known = self._known()
         if known is not None and known.seen is not None and not self._others(""):
-            await self._note_undone(known.seen, now)
-
-    async def _note_undone(self, seen: Seen, now: FolderSnapshot) -> None:
-        changed = await self._changed_paths(FolderSnapshot(None, seen.tree), now)
-        undone = undone_tasks(self._facts)
-        for id, proof in self._run.evidence.items():
-            spans = self._run.spans(id)
-            files = {*proof.changed_files}
-            if id in undone or proof.status != "passed" or not spans or files.isdisjoint(changed):
-                continue
-            if files.isdisjoint(await self._changed_paths(spans[0].before, now)):
-                undone = [*undone, id]
-                self._facts.set(UNDONE, undone)
-                self._run.say(f"the changes of task {id} were undone while no agent worked: it is not done again")
-
-    async def _changed_paths(self, before: FolderSnapshot, after: FolderSnapshot) -> set[str]:
-        return {one.path for one in await self._run.snapshots.changes(before, after)}
+            await note_undone_tasks(self._run, FolderSnapshot(None, known.seen.tree), now)
 
     async def _see(self, task: str, snapshot: FolderSnapshot | None = None) -> None:
         """Record the checkout: changes until the next turn begins belong to the user."""
@@ -323,22 +306,19 @@ class Checkout:
 
         Raises Suspend otherwise.
         """
-        good = known.good
-        if now.branch == good.branch and await follows(repository, good, now):
-            return msgspec.structs.replace(known, good=now if seen == good else good)
-        if now.branch != good.branch:
-            what = f"The checkout switched from {good.name} to {now.name}"
-        else:
-            what = f"The history of {now.name} was rewritten: commit {str(good.head)[:12]} is not in it"
-        if now == known.told:
+        allowed = known.allowed
+        if now.branch == allowed.branch and await follows(repository, allowed, now):
+            return msgspec.structs.replace(known, allowed=now if seen == allowed else allowed)
+        what = as_sentence(describe_move(allowed, now, by_turn=False))
+        if now == known.reported:
             self._run.say(f"{what}. The run continues from commit {str(now.head)[:12]}, because you resumed it there")
-            return msgspec.structs.replace(known, good=now)
-        self._note(msgspec.structs.replace(known, told=now))
-        way = await way_to(repository, good, now)
+            return msgspec.structs.replace(known, allowed=now)
+        self._note(msgspec.structs.replace(known, reported=now))
+        command = await command_to_return(repository, allowed, now)
         when = "during a turn" if now == seen else "while no agent worked"
         id = self._run.session.name
         raise Suspend(
-            f"{what}, {when}. To continue from where the run was: {way} && atomic resume {id}. "
+            f"{what}, {when}. To continue from where the run was: {command} && atomic resume {id}. "
             f"To continue with {now.name} as it is: atomic resume {id}",
             code=REASON,
         )
@@ -350,9 +330,10 @@ class Checkout:
             return
         if snapshot is None:
             snapshot = await self._run.snapshots.take()
-        await self._note_undone(seen, snapshot)
+        before = FolderSnapshot(None, seen.tree)
+        await note_undone_tasks(self._run, before, snapshot)
         staged = await self._staged(repository, position)
-        changed = await self._run.snapshots.changed_names(FolderSnapshot(None, seen.tree), snapshot)
+        changed = await self._run.snapshots.changed_names(before, snapshot)
         changed |= {path for path in self.files.files if is_staged_otherwise(path, seen.staged, staged)}
         changed |= {path for path, content in seen.inner if content_of(repository.root / path) != content}
         if seen.inner:  # the user may have committed them inside
@@ -375,15 +356,15 @@ class Checkout:
         the file is kept.
         """
         end = last_sign_of_life(self._run.session)
-        good = known.good
+        allowed = known.allowed
         now = await position_of(repository)
         changed = await asyncio.to_thread(changed_after, repository.root, list(self.files.files), end)
-        if good.head is not None and good.head != now.head:
-            last = await last_of_turn(repository, good, now, end)
+        if allowed.head is not None and allowed.head != now.head:
+            last = await last_of_turn(repository, allowed, now, end)
             if last is not None:
                 changed |= await repository.differing(last, str(now.head))
-            if last == good.head:
-                known = msgspec.structs.replace(known, good=now)
+            if last == allowed.head:
+                known = msgspec.structs.replace(known, allowed=now)
         if changed and now.head is not None:
             uncommitted = await self._run.snapshots.uncommitted_names(await self._run.snapshots.take())
             files = await list_again(self.files, repository, now.head, uncommitted, changed, self._store)
@@ -399,16 +380,17 @@ class Checkout:
         if known is None:
             return None
         if repository is None:
-            return Try("git", GONE, "the turn deleted the repository: .git is gone")
+            return Try("git", GIT_DELETED, "the turn deleted the repository: .git is gone")
         now = await position_of(repository)
-        if now.branch != known.good.branch or not await follows(repository, known.good, now):
-            failed = Try("git", await way_home(repository, known.good, now), said_of_move(known.good, now))
+        if now.branch != known.allowed.branch or not await follows(repository, known.allowed, now):
+            prompt = await prompt_to_return(repository, known.allowed, now)
+            failed = Try("git", prompt, describe_move(known.allowed, now, by_turn=True))
         else:
             failed = await self._files_after_turn(known, now, repository, task)
-        lost = await self._refs.end(repository, task, known.good.branch)
+        lost = await self._refs.end(repository, task, known.allowed.branch)
         if not lost:
             return failed
-        text = way_back_of_refs(lost)
+        text = prompt_to_restore_refs(lost)
         reason = "; ".join(one.said for one in lost[:3])
         if failed is not None:
             text = f"{failed.trouble}\n\n{text}"
@@ -416,16 +398,16 @@ class Checkout:
         return Try("git", text, reason)
 
     async def _files_after_turn(self, known: Known, now: Position, repository: Repository, task: str) -> Try | None:
-        if not self.files.files or known.good.head is None:
-            self._note(msgspec.structs.replace(known, good=now))
+        if not self.files.files or known.allowed.head is None:
+            self._note(msgspec.structs.replace(known, allowed=now))
             return None
-        await self._adopt_own_commits(known.good.head, str(now.head), repository)
+        await self._adopt_own_commits(known.allowed.head, str(now.head), repository)
         files = self.files
-        troubles = await self._find_troubles(known.good.head, repository, task)
+        troubles = await self._find_troubles(known.allowed.head, repository, task)
         inner = {path for path, file in files.files.items() if file.submodule}
         published = {path for path, trouble in troubles.items() if trouble.kind == "committed"} - inner
         if not published:
-            self._note(msgspec.structs.replace(known, good=now))
+            self._note(msgspec.structs.replace(known, allowed=now))
         # A touched file fails only one attempt: the user may have touched it, and the
         # report says so anyway. A file in a commit fails each attempt, because it would
         # be published with the work.
@@ -439,10 +421,10 @@ class Checkout:
         kept = with_versions(self.files, own, self._store, time.time())
         if kept.versions != files.versions:
             self._facts.set(FACT, to_fact(kept))
-        text = way_back(files, own, known.good.head, self._store, self._run.make_notes())
-        reason = "; ".join(describe(shown(path), trouble) for path, trouble in list(own.items())[:3])
-        more = f" and {len(own) - 3} more" if len(own) > 3 else ""
-        return Try("git", text, f"your uncommitted work was touched: {reason}{more} (by the turn, or by you)")
+        text = prompt_to_restore_files(files, own, known.allowed.head, self._store, self._run.make_notes())
+        reasons = [describe(shown(path), trouble) for path, trouble in own.items()]
+        reason = first_of(reasons, most=3, separator="; ")
+        return Try("git", text, f"your uncommitted work was touched: {reason} (by the turn, or by you)")
 
     async def _adopt_own_commits(self, since: str, head: str, repository: Repository) -> None:
         """Attribute files to the project that the user has probably committed during
@@ -486,13 +468,13 @@ class Checkout:
         """
         found = find_repository(self._run.cwd)
         if found is None and self._known() is not None:
-            self._suspend_without(".git does not exist")
+            self._suspend_without(f"The repository of {self._run.cwd} is gone: .git does not exist")
         return found
 
     def _suspend_without(self, why: str) -> NoReturn:
         raise Suspend(
-            f"The repository of {self._run.cwd} is gone: {why}. Restore it (from where it was moved, a clone or a"
-            f" backup), then atomic resume {self._run.session.name}",
+            f"{why}. Restore the repository (from where it was moved, a clone or a backup), then"
+            f" atomic resume {self._run.session.name}",
             code=REASON,
         )
 

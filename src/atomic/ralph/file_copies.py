@@ -19,7 +19,7 @@ MOST_COPIES = 2_000  # that are kept
 MOST_BYTES = 16 * _MIB  # of one file that is kept
 MOST_KEPT = 64 * _MIB  # bytes of all together
 COPY_CHANGED = "another program has changed the copy that was kept of it"
-GONE = "deleted"
+DELETED = "deleted"
 LINK = "link"
 
 
@@ -38,7 +38,7 @@ def content_of(path: Path) -> str:
             return f"large:{status.st_size}:{status.st_mtime_ns}"
         return sha256(path.read_bytes()).hexdigest()
     except (FileNotFoundError, NotADirectoryError):
-        return GONE
+        return DELETED
     except OSError:
         return "unreadable"
 
@@ -65,7 +65,7 @@ class Store:
 
     def keep(self, path: Path, content: str) -> str:
         """Keep a copy of a file. Return why that is not possible, or nothing."""
-        if content in (GONE, "special") or content.startswith(f"{LINK}:") or self.has(content):
+        if content in (DELETED, "special") or content.startswith(f"{LINK}:") or self.has(content):
             return ""
         if content.startswith("large:"):
             return f"it is larger than {MOST_BYTES // _MIB} MiB"
@@ -99,7 +99,7 @@ class Store:
         """Return whether a file with this content can be made: a missing file and a
         link need no copy.
         """
-        return content == GONE or content.startswith(f"{LINK}:") or self.has(content)
+        return content == DELETED or content.startswith(f"{LINK}:") or self.has(content)
 
     def has(self, content: str) -> bool:
         return self._exists(content) and content_of(self._folder / content) == content

@@ -47,8 +47,13 @@ def shell_word(path: str) -> str:
 
 def named(paths: Sequence[str], *, most: int = MOST_NAMED) -> str:
     """Return names of files for a sentence."""
-    names = ", ".join(f"`{shown(path)}`" for path in paths[:most])
-    return names if len(paths) <= most else f"{names} and {len(paths) - most} more"
+    return first_of([f"`{shown(path)}`" for path in paths], most=most)
+
+
+def first_of(texts: Sequence[str], *, most: int, separator: str = ", ") -> str:
+    """Return the first texts for a sentence, and how many more there are."""
+    first = separator.join(texts[:most])
+    return first if len(texts) <= most else f"{first} and {len(texts) - most} more"
 
 
 def to_fact(value: Any) -> Any:

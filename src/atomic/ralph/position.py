@@ -1,4 +1,6 @@
-"""The branch and commit of the work, as facts of the run, and the ways back to them."""
+"""The branch and commit of the work, as facts of the run, and the commands that return
+to them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,6 @@ from atomic.ralph.users_files import Entry
 
 POSITION = "position"
 CHECKING = "checking"  # the fact that checks run while the user has uncommitted files
-UNDONE = "undone"  # the fact of finished tasks whose changes the user has taken back
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -47,11 +48,11 @@ class Known(msgspec.Struct, frozen=True):
     A fact of the run.
     """
 
-    good: Position  # the last position that was allowed
+    allowed: Position = msgspec.field(name="good")  # the last position that was allowed
     seen: Seen | None = None  # None while a turn runs
     hooks: list[str] = []  # that may refuse a commit
     uncommitted: list[str] = []  # files in no commit, if there are such hooks
-    told: Position | None = None  # the position that the last pause was about
+    reported: Position | None = msgspec.field(name="told", default=None)  # the position of the last pause
 
 
 def read_known(fact: Any) -> Known:
@@ -73,11 +74,6 @@ def index_after_turn(facts: Mapping[str, Any]) -> tuple[str | None, dict[str, En
     found = facts.get(POSITION)
     seen = None if found is None else read_known(found).seen
     return (None, {}) if seen is None else (seen.position.head, seen.staged)
-
-
-def undone_tasks(facts: Mapping[str, Any]) -> list[str]:
-    """Return the finished tasks whose changes were gone when no turn had run."""
-    return facts.get(UNDONE, [])
 
 
 def is_turn_open(facts: Mapping[str, Any]) -> bool:
@@ -123,54 +119,64 @@ def place_warning(position: Position, *, is_bisect: bool) -> str:
     return ""
 
 
-async def last_of_turn(repository: Repository, good: Position, now: Position, end: float) -> str | None:
+async def last_of_turn(repository: Repository, allowed: Position, now: Position, end: float) -> str | None:
     """Return the last commit until this time, or None if the branch changed in another
     way.
     """
-    if now.branch != good.branch or not await follows(repository, good, now):
+    if now.branch != allowed.branch or not await follows(repository, allowed, now):
         return None
-    commits = (await repository.git("log", "--format=%H %ct", f"{good.head}..{now.head}")).split()
+    commits = (await repository.git("log", "--format=%H %ct", f"{allowed.head}..{now.head}")).split()
     pairs = zip(commits[::2], commits[1::2], strict=True)
-    return next((commit for commit, time in pairs if int(time) <= end), good.head)
+    return next((commit for commit, time in pairs if int(time) <= end), allowed.head)
 
 
-def said_of_move(good: Position, now: Position) -> str:
-    if now.branch != good.branch:
-        return f"the turn left the branch {good.name} for {now.name}"
-    return f"the turn rewrote the history of {good.name}: commit {str(good.head)[:12]} is not in it"
+def describe_move(allowed: Position, now: Position, *, by_turn: bool) -> str:
+    """Return a clause about a branch that was left or rewritten, by a turn or by anyone."""
+    if now.branch != allowed.branch:
+        if by_turn:
+            return f"the turn left the branch {allowed.name} for {now.name}"
+        return f"the checkout switched from {allowed.name} to {now.name}"
+    what = f"the history of {allowed.name}"
+    rewritten = f"the turn rewrote {what}" if by_turn else f"{what} was rewritten"
+    return f"{rewritten}: commit {str(allowed.head)[:12]} is not in it"
 
 
-def _switch_to(good: Position) -> str:
-    return f"git switch {quote(good.name)}" if good.branch is not None else f"git switch --detach {good.head}"
+def as_sentence(clause: str) -> str:
+    """Return a clause with a capital letter at its beginning."""
+    return clause[:1].upper() + clause[1:]
 
 
-async def way_to(repository: Repository, good: Position, now: Position) -> str:
-    """Return the command that brings the user back to the last good commit.
+def _switch_to(allowed: Position) -> str:
+    return f"git switch {quote(allowed.name)}" if allowed.branch is not None else f"git switch --detach {allowed.head}"
+
+
+async def command_to_return(repository: Repository, allowed: Position, now: Position) -> str:
+    """Return the command that brings the user back to the last allowed commit.
 
     No commit and no change is lost.
     """
-    if now.branch != good.branch:
-        return _switch_to(good)
-    if now.head is None or await repository.is_ancestor(now.head, str(good.head)):
-        return f"git merge --ff-only {good.head}"
-    return f"git branch rewritten-{now.head[:12]} && git reset --keep {good.head}"
+    if now.branch != allowed.branch:
+        return _switch_to(allowed)
+    if now.head is None or await repository.is_ancestor(now.head, str(allowed.head)):
+        return f"git merge --ff-only {allowed.head}"
+    return f"git branch rewritten-{now.head[:12]} && git reset --keep {allowed.head}"
 
 
-async def way_home(repository: Repository, good: Position, now: Position) -> str:
+async def prompt_to_return(repository: Repository, allowed: Position, now: Position) -> str:
     """Return the prompt for a worker that has left the branch or rewritten it."""
     lines: list[str] = []
-    if now.branch != good.branch:
-        made = [] if good.head is None or now.head is None else await repository.commits(good.head, now.head)
-        lines.append(_switch_to(good))
+    if now.branch != allowed.branch:
+        made = [] if allowed.head is None or now.head is None else await repository.commits(allowed.head, now.head)
+        lines.append(_switch_to(allowed))
         lines += [f"git cherry-pick {commit}" for commit in reversed(made[:20])]
-    elif now.head is not None and await repository.is_ancestor(now.head, str(good.head)):
-        lines.append(f"git merge --ff-only {good.head}")
+    elif now.head is not None and await repository.is_ancestor(now.head, str(allowed.head)):
+        lines.append(f"git merge --ff-only {allowed.head}")
     else:
-        lines.append(f"git reset --soft {good.head}")
+        lines.append(f"git reset --soft {allowed.head}")
         lines.append("git commit --only -- YOUR FILES")
-    said = said_of_move(good, now)
+    moved = as_sentence(describe_move(allowed, now, by_turn=True))
     return (
-        f"{said[0].upper()}{said[1:]}. Only add commits to the branch that is checked out: no other branch, "
-        "no `commit --amend`, `rebase` or `reset` of commits that were there before. The way back, one step after the "
-        "other (look at `git status` between them):\n\n```sh\n" + "\n".join(lines) + "\n```"
+        f"{moved}. Only add commits to the branch that is checked out: no other branch, "
+        "no `commit --amend`, `rebase` or `reset` of commits that were there before. Return with these commands, one "
+        "after the other (look at `git status` between them):\n\n```sh\n" + "\n".join(lines) + "\n```"
     )

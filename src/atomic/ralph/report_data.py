@@ -15,11 +15,12 @@ from atomic.ralph.definition import DEFAULTS
 from atomic.ralph.evidence import Evidence, read_evidence
 from atomic.ralph.hidden_files import REVIEW, deleted_ignored, hidden_changes_of
 from atomic.ralph.options import Options
-from atomic.ralph.position import commit_hooks, undone_tasks
+from atomic.ralph.position import commit_hooks
 from atomic.ralph.prompts import role_of
 from atomic.ralph.review import Finding, Review
 from atomic.ralph.run_folder import TASKS, calls_of
 from atomic.ralph.state import Span, Try
+from atomic.ralph.undone_tasks import undone_tasks
 from atomic.ralph.users_files import UsersFiles, Version, changed_late, other_versions, read_existing, read_users_files
 from atomic.ralph.users_refs import LostRef, lost_refs
 from atomic.ralph.yolo import TASK as YOLO

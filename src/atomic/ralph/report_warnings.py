@@ -128,7 +128,7 @@ def _lost_refs(data: ReportData) -> str:
     refs = data.lost_refs[:MOST_NAMED]
     return paragraphs(
         "**Branches, tags, stashes or submodules of yours were moved or deleted.**",
-        bullets(f"{line(ref.said)}; {code(ref.way_back, 1000)} brings it back" for ref in refs),
+        bullets(f"{line(ref.said)}; {code(ref.restore_command, 1000)} brings it back" for ref in refs),
     )
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from atomic.base.files import replace_file
 from atomic.git import InnerFiles, Repository, find_repository, uncommitted_in_submodules
-from atomic.ralph.file_copies import COPY_CHANGED, GONE, LINK, Store, content_of, mode_of
+from atomic.ralph.file_copies import COPY_CHANGED, DELETED, LINK, Store, content_of, mode_of
 from atomic.ralph.file_names import from_fact, named, shell_word, shown
 from atomic.sessions.files import make_folder
 
@@ -88,7 +88,7 @@ class UsersFiles(msgspec.Struct, frozen=True):
 
 def put_back(path: Path, file: UsersFile, store: Store) -> None:
     """Restore a file as the user left it. Raises OSError."""
-    if file.content == GONE:
+    if file.content == DELETED:
         path.unlink(missing_ok=True)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ def with_versions(known: UsersFiles, troubles: Mapping[str, Trouble], store: Sto
         content = trouble.content
         old = versions.get(path, [])
         is_new = content != known.files[path].content and content not in {one.content for one in old}
-        if is_new and content != GONE and store.can_give(content):
+        if is_new and content != DELETED and store.can_give(content):
             versions[path] = [*old, Version(content, mode_of(Path(known.root) / path), now)]
     return msgspec.structs.replace(known, versions=versions)
 
@@ -222,7 +222,7 @@ async def troubles_of(known: UsersFiles, repository: Repository, since: str, tas
         if path in committed:
             found[path] = Trouble("committed", whose, commits.get(path, ""), content)
         elif content != file.content:
-            found[path] = Trouble("deleted" if content == GONE else "changed", whose, "", content)
+            found[path] = Trouble("deleted" if content == DELETED else "changed", whose, "", content)
         elif file.is_staged and staged.get(path, ("", "")) != file.staged:
             found[path] = Trouble("unstaged", whose, "", content)
         elif file.submodule and path not in inner.files and file.submodule not in inner.unreadable:
@@ -311,7 +311,9 @@ def take_out(path: str, file: UsersFile, commit: str) -> list[str]:
     return commands
 
 
-def way_back(known: UsersFiles, troubles: Mapping[str, Trouble], since: str, store: Store, notes: Path) -> str:
+def prompt_to_restore_files(
+    known: UsersFiles, troubles: Mapping[str, Trouble], since: str, store: Store, notes: Path
+) -> str:
     """Return the prompt for a worker that has touched the user's files, with the
     commands that undo it.
     """
@@ -358,7 +360,7 @@ def _put_back_lines(
             yield f"# {shown(path)}: there is no copy, because {why}; undo your change by hand"
         elif trouble.content != "special" and not store.can_give(trouble.content):
             yield f"# {shown(path)}: its current content cannot be copied; undo your change by hand"
-        elif file.content == GONE:
+        elif file.content == DELETED:
             yield f"rm -f -- {word}"
         else:
             copy = notes / "users-files" / sha256(os.fsencode(path)).hexdigest()[:16]
@@ -386,7 +388,7 @@ def read_existing(facts: Mapping[str, Any]) -> UsersFiles:
     """
     found = msgspec.convert(from_fact(facts.get(EXISTING, {})), UsersFiles)
     root = Path(found.root)
-    gone = {path: Trouble("deleted", CHECKS, "", GONE) for path in found.files if not os.path.lexists(root / path)}
+    gone = {path: Trouble("deleted", CHECKS, "", DELETED) for path in found.files if not os.path.lexists(root / path)}
     return msgspec.structs.replace(found, troubles=gone)
 
 

@@ -54,7 +54,7 @@ class LostRef(msgspec.Struct, frozen=True):
         return f"{self.title} was {'moved' if self.now else 'deleted'}{when}"
 
     @property
-    def way_back(self) -> str:
+    def restore_command(self) -> str:
         """Return the command that restores it."""
         if self.name.startswith(_STASH):
             return f"git stash store -m {quote(self.message)} {self.object}"
@@ -181,10 +181,10 @@ async def _has_grown(repository: Repository, name: str, old: str, new: str) -> b
     return not name.startswith(_TAG) and await repository.is_ancestor(old, new)
 
 
-def way_back(lost: list[LostRef]) -> str:
+def prompt_to_restore_refs(lost: list[LostRef]) -> str:
     """Return the prompt for a worker that has deleted or moved refs of the user."""
     changes = "\n".join(f"- {one.said}" for one in lost)
-    commands = "\n".join(one.way_back for one in lost)
+    commands = "\n".join(one.restore_command for one in lost)
     return (
         f"While your turn ran, branches, tags, stashes or submodules of the user changed:\n{changes}\n\n"
         "If you did that, bring them back with these commands. If you did not, the user did it: leave them.\n\n"
