@@ -6,7 +6,7 @@ A form is a JSON Schema of an object with plain fields, as MCP defines it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -34,16 +34,27 @@ class _Field(msgspec.Struct, frozen=True, rename="camel"):
     one_of: list[_Choice] | None = None
     any_of: list[_Choice] | None = None
     items: _Field | None = None
+    min_items: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return the type, without "null"; empty if there is not exactly one."""
+        declared = cast("list[Any] | str", self.type)  # or anything else, which is no kind
+        types = declared if isinstance(declared, list) else [declared]
+        kinds = [one for one in types if isinstance(one, str) and one != "null"]
+        return kinds[0] if len(kinds) == 1 else ""
 
     @property
     def choices(self) -> dict[str, _Choice]:
         """Return the choices by label: yes and no, titles, or plain values.
 
-        None of them means free text.
+        Without choices, the user enters free text.
         """
-        if self.type == "boolean":
+        if self.kind == "boolean":
             return {_YES: _Choice("true"), _NO: _Choice("false")}
-        source = self.items or _Field() if self.type == "array" else self
+        source = self
+        if self.kind == "array":
+            source = self.items or _Field()
         titled = source.one_of or source.any_of
         if titled:
             return {str(choice.title or choice.const): choice for choice in titled}
@@ -73,17 +84,34 @@ class Form:
     @property
     def is_supported(self) -> bool:
         """Return whether all fields are of a known kind."""
-        return all(field.type in _TYPES and (field.choices or field.type != "array") for field in self._fields.values())
+        return all(field.kind in _TYPES and (field.choices or field.kind != "array") for field in self._fields.values())
 
     def values(self, answers: Sequence[Sequence[str]]) -> dict[str, Value]:
-        """Return the values of the fields; a field without an answer is left out."""
+        """Return the values of the fields.
+
+        A field without an answer is left out. Choosing none of several is an answer, an
+        empty list, unless the field demands more.
+        """
         pairs = zip(self._fields.items(), answers, strict=False)
-        return {name: _value(field, chosen) for (name, field), chosen in pairs if chosen or field.type == "array"}
+        return {name: _value(field, chosen) for (name, field), chosen in pairs if chosen or _takes_none(field)}
 
     def accepts(self, values: Mapping[str, Value]) -> bool:
-        """Return whether no required value is missing and each fits its field."""
-        fits = all(isinstance(value, _TYPES[self._fields[name].type]) for name, value in values.items())
+        """Return whether no required value is missing and each fits its field.
+
+        The form must be supported.
+        """
+        fits = all(_fits(self._fields[name], value) for name, value in values.items())
         return fits and values.keys() >= set(self._required)
+
+
+def _takes_none(field: _Field) -> bool:
+    return field.kind == "array" and not field.min_items
+
+
+def _fits(field: _Field, value: Value) -> bool:
+    if isinstance(value, list) and len(value) < (field.min_items or 0):
+        return False
+    return isinstance(value, _TYPES[field.kind])
 
 
 def _question(name: str, field: _Field, message: str, *, is_only: bool) -> Question:
@@ -105,7 +133,7 @@ def _question(name: str, field: _Field, message: str, *, is_only: bool) -> Quest
         options=[Option(label, choice.description or "") for label, choice in field.choices.items()],
         default=default,
         header=header,
-        multi_select=field.type == "array",
+        multi_select=field.kind == "array",
         id=name,
     )
 
@@ -114,11 +142,11 @@ def _value(field: _Field, chosen: Sequence[str]) -> Value:
     """Return the value of the chosen labels; the user may also enter free text."""
     choices = field.choices
     values = [str(choices[label].const) if label in choices else label for label in chosen]
-    if field.type == "array":
+    if field.kind == "array":
         return values
-    if field.type == "boolean" and values[0] in ("true", "false"):
+    if field.kind == "boolean" and values[0] in ("true", "false"):
         return values[0] == "true"
-    if field.type in ("number", "integer"):
+    if field.kind in ("number", "integer"):
         try:
             return float(values[0]) if "." in values[0] else int(values[0])
         except ValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +232,38 @@ async def test_an_invalid_answer_declines_the_form(tmp_path: Path, answers: list
 
     async with open_puppet(tmp_path, ask=ask) as session:
         assert json.loads(text_of(await run_steps(session, {"ask": FORM}))) == {"action": "decline"}
+
+
+def form(field: Mapping[str, Any], *, required: bool = False) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"one": field}, "required": ["one"] if required else []}
+    return {"message": "Please choose.", "mode": "form", "requestedSchema": schema}
+
+
+NUTS = {"type": "array", "items": {"type": "string", "enum": ["Nuts", "Figs"]}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "reply"),
+    [
+        (form({"type": ["integer", "null"]}), ["3"], {"action": "accept", "content": {"one": 3}}),
+        (form({"type": ["null", "boolean"]}, required=True), ["Yes"], {"action": "accept", "content": {"one": True}}),
+        (form({"type": ["string", "null"]}), [], {"action": "accept", "content": {}}),
+        (form({"type": ["string", "integer"]}), ["3"], {"action": "decline"}),
+        (form({"type": {"of": "string"}}), ["3"], {"action": "decline"}),
+        (form(NUTS, required=True), [], {"action": "accept", "content": {"one": []}}),
+        (form({**NUTS, "minItems": 1}), [], {"action": "accept", "content": {}}),
+        (form({**NUTS, "minItems": 1}, required=True), [], {"action": "decline"}),
+        (form({**NUTS, "minItems": 2}, required=True), ["Nuts"], {"action": "decline"}),
+    ],
+)
+async def test_a_form_is_answered_as_its_schema_demands(
+    tmp_path: Path, asked: Mapping[str, Any], answer: list[str], reply: Mapping[str, Any]
+) -> None:
+    async def ask(questions: Sequence[Question]) -> list[list[str]]:
+        return [answer]
+
+    async with open_puppet(tmp_path, ask=ask) as session:
+        assert json.loads(text_of(await run_steps(session, {"ask": asked}))) == reply
 
 
 async def test_without_a_user_a_form_is_declined(tmp_path: Path) -> None:
