@@ -27,6 +27,7 @@ from atomic.chat.protocol import (
 )
 from tests.chat.engine_client import EngineClient, engine
 from tests.support.entity_files import agent as agent_file
+from tests.support.entity_files import write
 from tests.support.fake_acp import AGENT, steps, use_fake_acp
 from tests.support.timing import judge
 from tests.support.user import User
@@ -281,6 +282,15 @@ async def test_mcp_servers_are_shown_and_switched(user: User) -> None:
         await client.until(lambda event: "docs is off" in getattr(event, "text", ""))
         await client.ask("/mcp enable docs")
         assert "docs is on." in client.notices()
+
+
+async def test_a_turn_in_a_session_of_its_own_counts_in_the_saved_cost(user: User) -> None:
+    command = user.project / ".atomic" / "commands" / "note.md"
+    write(command, "---\ndescription: Notes\nagent: build\nsubtask: true\n---\nNote it.")
+    agent = recording(user, call(text("Noted."), end("Noted.", usage={"input": 3}), match="Note it"))
+    async with engine(user, "--agent", agent) as client:
+        assert (await client.ask("/note")).status == "done"
+        assert session(user)["cost"]["input_tokens"] == 3
 
 
 @pytest.mark.ci

@@ -181,7 +181,10 @@ class Conversation:
             return self._end(ended, provider)
 
     async def compact(self, run: ChatRun, focus: str) -> None:
-        """Summarise the context. Raises UnsupportedError."""
+        """Summarise the context.
+
+        Raises CommandError during another turn or without a context, UnsupportedError.
+        """
         with self._busy_with(run):
             provider = await self._require_provider()
             if not provider.capabilities.compact:
@@ -300,7 +303,7 @@ class Conversation:
             ended = await self._send(run, await session_task.session(), text)
         finally:
             self._background.start(session_task.close())
-        self.usage += ended.usage
+        self.add_usage(ended.usage)
         return self._end(ended, provider)
 
     def _note_turn(self, session: AgentSession, prompt: str, ended: TurnEnded) -> None:
