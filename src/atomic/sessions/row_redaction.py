@@ -12,13 +12,28 @@ from typing import Any, cast
 
 import msgspec
 
-from atomic.base.redaction import SECRET_WORDS, Redactor
-from atomic.graph.engine.journal import Row, RowKind
+from atomic.base.redaction import ASSIGNED_WORDS, Redactor
+from atomic.graph.engine.journal import JoinedBody, MigratedBody, OpenedBody, Row, RowKind, StartBody, StepBody
 
-_SUSPECT = re.compile("|".join((*SECRET_WORDS, "PASS", "PWD", "JWT", "WEBHOOK")), re.IGNORECASE)
-# The positions of nested msgpack in a row, and of field names, which are never secret.
-_NESTED = {RowKind.JOINED: (3,), RowKind.STEP: (15,), RowKind.MIGRATED: (3,)}
-_NAMES = {RowKind.START: (4,), RowKind.MIGRATED: (2,), RowKind.OPENED: (7,)}
+_SUSPECT = re.compile("|".join(ASSIGNED_WORDS), re.IGNORECASE)
+
+
+def _position(body: type[msgspec.Struct], field: str) -> int:
+    return body.__struct_fields__.index(field)
+
+
+# The position of nested msgpack in a row, and that of field names, which are never
+# secret.
+_NESTED = {
+    RowKind.JOINED: _position(JoinedBody, "update"),
+    RowKind.STEP: _position(StepBody, "more"),
+    RowKind.MIGRATED: _position(MigratedBody, "snapshot"),
+}
+_NAMES = {
+    RowKind.START: _position(StartBody, "reducers"),
+    RowKind.MIGRATED: _position(MigratedBody, "reducers"),
+    RowKind.OPENED: _position(OpenedBody, "reducers"),
+}
 
 
 class RowRedaction:
@@ -32,12 +47,12 @@ class RowRedaction:
         if not self._is_suspect(row.body):
             return row
         parts = cast("list[Any]", msgspec.msgpack.decode(row.body))
-        nested = _NESTED.get(RowKind(row.kind), ())
-        names = _NAMES.get(RowKind(row.kind), ())
+        nested = _NESTED.get(RowKind(row.kind))
+        names = _NAMES.get(RowKind(row.kind))
         for position, part in enumerate(parts):
-            if position in names:
+            if position == names:
                 continue
-            if position not in nested:
+            if position != nested:
                 parts[position] = self._value(part)
             elif isinstance(part, bytes):
                 parts[position] = self.packed(part)

@@ -5,13 +5,13 @@
 starts. This package knows no file, no agent and no workflow.
 """
 
-from atomic.base.redaction.known_secrets import MARK, SECRET_WORDS, SHORTEST, is_secret, is_secret_variable
+from atomic.base.redaction.known_secrets import ASSIGNED_WORDS, MARK, SHORTEST, is_secret, is_secret_variable
 from atomic.base.redaction.redactor import Redactor, redact
 from atomic.base.redaction.streams import EventRedactor, HeldText, Line
 
 __all__ = [
+    "ASSIGNED_WORDS",
     "MARK",
-    "SECRET_WORDS",
     "SHORTEST",
     "EventRedactor",
     "HeldText",

@@ -21,6 +21,8 @@ from atomic.base.redaction.tokens import tokens
 MARK = "[redacted]"
 SHORTEST = 8  # characters; a shorter value would be found in the middle of ordinary words
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")  # anywhere in a name
+# In the name before a sign in a text, such as `password = …`.
+ASSIGNED_WORDS = (*SECRET_WORDS, "PASSWD", "PASSPHRASE", "PASS", "PWD", "JWT", "WEBHOOK")
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SECRET_PARTS = frozenset(

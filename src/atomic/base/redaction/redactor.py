@@ -15,8 +15,8 @@ from itertools import islice, pairwise
 from typing import Any, cast
 
 from atomic.base.redaction.known_secrets import (
+    ASSIGNED_WORDS,
     MARK,
-    SECRET_WORDS,
     SHORTEST,
     in_base64,
     lines_of,
@@ -270,7 +270,7 @@ def _with_last_line(text: str, lines: list[Span]) -> Iterator[list[Span]]:
         yield lines
 
 
-_WORDS = (*(word.lower() for word in SECRET_WORDS), "passwd", "passphrase", "pass", "pwd", "jwt", "webhook")
+_WORDS = tuple(word.lower() for word in ASSIGNED_WORDS)
 _ASSIGNMENT = re.compile(
     rf"""
     (?P<word>{"|".join(_WORDS)})(?P<rest>[a-z0-9_-]{{0,32}}+)

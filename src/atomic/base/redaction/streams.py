@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from atomic.base.redaction.redactor import Redactor
 
@@ -11,10 +11,26 @@ _DELTAS = ("text_delta", "thinking_delta", "tool_output")
 _ENDS_MESSAGE = ("tool_started", "tool_ended", "turn_ended", "subagent_ended", "question_asked")
 _LONG = 64 * 1024  # characters of a line after which it is written in parts
 _HELD = 8 * 1024  # of these, the last ones are held back: no secret is longer
-_KEY = "PRIVATE KEY"
+_PRIVATE_KEY = "PRIVATE KEY"
+_LONGEST_KEY = 16 * _LONG  # characters that are held back for the end of a private key
 
 Line = Mapping[str, Any]
-Key = tuple[Any, ...]
+
+
+class _Stream(NamedTuple):
+    """Where a text comes from: the pieces of one stream are joined."""
+
+    node: Any
+    task: Any
+    role: Any
+    agent: Any
+    type: str
+    id: Any
+
+    @property
+    def turn(self) -> tuple[Any, ...]:
+        """Return what all streams of one turn have in common."""
+        return self.node, self.task, self.role
 
 
 class EventRedactor:
@@ -27,7 +43,7 @@ class EventRedactor:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._streams: dict[Key, tuple[Line, HeldText]] = {}  # with the event of the first piece
+        self._streams: dict[_Stream, tuple[Line, HeldText]] = {}  # with the event of the first piece
 
     def add(self, line: Line) -> Iterator[Line]:
         """Add an event, and yield the events that are ready."""
@@ -35,7 +51,7 @@ class EventRedactor:
         if isinstance(inner, Mapping):
             inner = cast("Line", inner)
             if inner["type"] in _DELTAS:
-                first, held = self._streams.setdefault(_key(line, inner), (line, HeldText(self._redactor)))
+                first, held = self._streams.setdefault(_stream_of(line, inner), (line, HeldText(self._redactor)))
                 yield from self._released(first, held.add(str(inner["text"])))
                 return
             if inner["type"] in _ENDS_MESSAGE:
@@ -50,12 +66,14 @@ class EventRedactor:
 
     def _end_streams(self, line: Line, inner: Line) -> Iterator[Line]:
         """Yield the held text of the agents whose message this event ends."""
-        *place, agent, type, id = _key(line, inner)
-        ended = {agent, id} if type == "subagent_ended" else {agent}
-        is_turn_over = type == "turn_ended" and agent is None  # which also ends the sub-agents of the turn
-        for key in [key for key in self._streams if key[:3] == (*place,)]:
-            if is_turn_over or key[3] in ended:
-                first, held = self._streams.pop(key)
+        source = _stream_of(line, inner)
+        agents = {source.agent}
+        if source.type == "subagent_ended":
+            agents.add(source.id)
+        is_turn_over = source.type == "turn_ended" and source.agent is None  # which also ends its sub-agents
+        for stream in [stream for stream in self._streams if stream.turn == source.turn]:
+            if is_turn_over or stream.agent in agents:
+                first, held = self._streams.pop(stream)
                 yield from self._released(first, held.rest())
 
     def _released(self, first: Line, text: str) -> Iterator[Line]:
@@ -89,21 +107,34 @@ class HeldText:
         return ready
 
     def _cut(self) -> int:
+        """Return how many characters can be written now."""
         text = self._text
-        if _KEY in text and len(text) < 16 * _LONG:
-            begin = text.rfind("-----BEGIN")
-            end = text.find("-----END", begin) if begin >= 0 else 0
-            if end < 0 or (begin >= 0 and text.find("\n", end) < 0):
-                return text.rfind("\n", 0, begin) + 1  # inside a private key
-        end = text.rfind("\n") + 1
-        if end or len(text) < _LONG:
-            return end
+        key = _find_open_key(text)
+        if key is not None:
+            return text.rfind("\n", 0, key) + 1  # the start of its line
+        whole_lines = text.rfind("\n") + 1
+        if whole_lines or len(text) < _LONG:
+            return whole_lines
         cut = len(text) - _HELD
-        for start, stop in self._redactor.spans(text):
-            if start < cut < stop:
+        for start, end in self._redactor.spans(text):
+            if start < cut < end:
                 return start
         return cut
 
 
-def _key(line: Line, inner: Line) -> Key:
-    return (line.get("node"), line.get("task"), line.get("role"), inner.get("agent"), inner["type"], inner.get("id"))
+def _find_open_key(text: str) -> int | None:
+    """Return where a private key starts whose last line is not complete, or None."""
+    if _PRIVATE_KEY not in text or len(text) >= _LONGEST_KEY:
+        return None
+    start = text.rfind("-----BEGIN")
+    if start < 0:
+        return None
+    end = text.find("-----END", start)
+    is_complete = end >= 0 and text.find("\n", end) >= 0
+    return None if is_complete else start
+
+
+def _stream_of(line: Line, inner: Line) -> _Stream:
+    return _Stream(
+        line.get("node"), line.get("task"), line.get("role"), inner.get("agent"), inner["type"], inner.get("id")
+    )
