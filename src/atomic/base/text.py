@@ -1,4 +1,4 @@
-"""Measure, cut and align text in terminal columns, compare names, format durations. Pure.
+"""Measure, cut and align text in terminal columns, compare names, format durations and times.
 
 A wide character takes two columns, a combining mark none. Text from outside may also
 contain control characters: pass it through `base.terminal` before it is printed.
@@ -6,6 +6,7 @@ contain control characters: pass it through `base.terminal` before it is printed
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from unicodedata import category, east_asian_width, normalize
 
@@ -81,3 +82,9 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
     return f"{minutes}m{rest:02}s" if rest else f"{minutes}m"
+
+
+def local_time(when: float, *, with_zone: bool = False) -> str:
+    """Return a Unix time in the local time zone: 2026-01-31 14:05:09."""
+    form = "%Y-%m-%d %H:%M:%S %Z" if with_zone else "%Y-%m-%d %H:%M:%S"
+    return time.strftime(form, time.localtime(when))

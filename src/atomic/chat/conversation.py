@@ -19,9 +19,9 @@ import msgspec
 from atomic.base.errors import AtomicError, message_of
 from atomic.chat.agents import Agents, SessionTask
 from atomic.chat.log import ChatLog, last_exchanges
-from atomic.chat.protocol import Activity, Level
+from atomic.chat.protocol import Activity, Level, status_of
 from atomic.chat.questions import Questions
-from atomic.chat.runs import INTERRUPTED, BackgroundTasks, ChatRun, RunEnd
+from atomic.chat.runs import BackgroundTasks, ChatRun, RunEnd
 from atomic.commands import CommandError, TurnPrompt
 from atomic.providers import (
     AgentEvent,
@@ -55,7 +55,6 @@ _NEXT = {
     EndReason.ERROR: "Send the message again to retry, or choose another agent with /agent.",
     EndReason.LIMIT: "Send the message again later, or choose another agent with /agent.",
 }
-_STATUS = {EndReason.DONE: "done", EndReason.INTERRUPTED: INTERRUPTED, EndReason.LIMIT: "limit"}
 SUMMARY_PROMPT = (
     "Another agent takes this conversation over. Summarise it in at most 300 words, without using any tool: what the "
     "user wants, what was done and decided, which files matter, and what is left to do."
@@ -317,7 +316,7 @@ class Conversation:
 
     def _end(self, ended: TurnEnded, provider: AgentProvider) -> RunEnd:
         if ended.reason in (EndReason.DONE, EndReason.INTERRUPTED):
-            return RunEnd(_STATUS[ended.reason])
+            return RunEnd(status_of(ended.reason))
         why = ended.error or _WHY[ended.reason]
         if not why.startswith(provider.name):
             why = f"{provider.name}: {why}"
@@ -326,7 +325,7 @@ class Conversation:
         advice = _NEXT.get(ended.reason)
         if advice is not None:
             why = f"{why.rstrip().rstrip('.')}. {advice}"
-        return RunEnd(_STATUS.get(ended.reason, "failed"), why)
+        return RunEnd(status_of(ended.reason), why)
 
     async def _show_remedy(self, provider: AgentProvider, why: str) -> None:
         """Show how to fix a failed agent, if a check finds a reason."""

@@ -14,9 +14,9 @@ import msgspec
 
 from atomic.chat.agents import Agents
 from atomic.chat.conversation import Conversation
-from atomic.chat.protocol import Activity, ChatNotice, Level, RunKind
+from atomic.chat.protocol import Activity, ChatNotice, Level, RunKind, status_of
 from atomic.chat.questions import Questions
-from atomic.chat.runs import INTERRUPTED, ChatRun, RunEnd
+from atomic.chat.runs import ChatRun, RunEnd
 from atomic.commands import AgentTask, agent_prompt
 from atomic.providers import (
     AgentEvent,
@@ -31,8 +31,6 @@ from atomic.providers import (
 )
 from atomic.providers.programs import NotStartedError, start_seconds
 from atomic.workflows import Bridge, SubagentRequest, SubagentResult
-
-_STATUS = {EndReason.LIMIT: "limit", EndReason.INTERRUPTED: INTERRUPTED}
 
 
 class _CountedProvider:
@@ -147,4 +145,4 @@ class NamedAgents:
             return RunEnd()
         why = "; ".join(f"{request.agent}: {result.error}" for request, result in failed)
         ended = self._ends.get(failed[0][1].id)
-        return RunEnd("failed" if ended is None else _STATUS.get(ended.reason, "failed"), why)
+        return RunEnd("failed" if ended is None else status_of(ended.reason), why)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from atomic.providers.events import AgentEvent, Usage
+from atomic.providers.events import AgentEvent, EndReason, Usage
 from atomic.questions import Question
 from atomic.runs.events import WorkflowEvent
 
@@ -225,6 +225,13 @@ class RunEnded(_Message, frozen=True, kw_only=True, tag="run_ended"):
     message: str = ""
     resume: str = ""
     time: float = 0.0
+
+
+def status_of(reason: EndReason) -> str:
+    """Return the status of a run that is one turn, or of a sub-agent."""
+    if reason in (EndReason.DONE, EndReason.INTERRUPTED, EndReason.LIMIT):
+        return reason.value
+    return "failed"
 
 
 class QuestionOpened(_Message, frozen=True, kw_only=True, tag="question_opened"):

@@ -30,7 +30,7 @@ from atomic.sessions.durability import connect
 from atomic.sessions.errors import SessionDamagedError
 from atomic.sessions.history import read_history, seconds_since_1970
 from atomic.sessions.model import SessionRecord, SessionStatus
-from atomic.sessions.report import local_time, report_of
+from atomic.sessions.report import report_of, time_text
 from atomic.sessions.store import Session, SessionStore, notes_of, read_record, shown
 
 JOURNAL = "journal.db"
@@ -179,7 +179,7 @@ def prune_sessions(arguments: Arguments) -> int:
     if not chosen:
         put("No runs to delete.\n")
         return ExitCode.DONE
-    rows = [(one.id, one.status, local_time(one.updated_at)[:16], one.workflow, one.prompt[:60]) for one in chosen]
+    rows = [(one.id, one.status, time_text(one.updated_at)[:16], one.workflow, one.prompt[:60]) for one in chosen]
     put("".join(f"{line}\n" for line in table([one_line(cell) for cell in row] for row in rows)))
     if not arguments.has("--yes"):
         if not has_terminal():

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from atomic.base.step_names import split_first, without_items
 from atomic.base.terminal import harmless, one_line
-from atomic.base.text import cut, duration
+from atomic.base.text import cut, duration, local_time
 from atomic.cli.output import Output
 from atomic.cli.streams import STDOUT, json_line, message, screen_width
 from atomic.cli.terminal_questions import WrongAnswerError, answer_prompt, question_text, read_answer, read_typed_line
@@ -367,8 +367,7 @@ def limit_line(event: LimitReached) -> str:
     if event.kind == "provider":
         if event.reset_at is None:
             return "the agent's usage limit is reached"
-        until = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.reset_at))
-        return f"the agent's usage limit is reached until {until}"
+        return f"the agent's usage limit is reached until {local_time(event.reset_at)}"
     line = f"the cap --{event.kind.replace('_', '-')} is reached"
     if event.limit is None or event.spent is None:
         return line

@@ -28,10 +28,10 @@ from atomic.sessions.report import (
     bar,
     dollars,
     facts_of,
-    local_time,
     next_command,
     report_of,
     rows_of,
+    time_text,
 )
 from atomic.sessions.store import Session, SessionStore, shown
 
@@ -65,7 +65,7 @@ def list_sessions(arguments: Arguments) -> int:
     rows: list[tuple[str, ...]] = []
     for record in records:
         id = record.id[:8] if prefixes[record.id[:8]] == 1 else record.id
-        started = local_time(record.created_at)[:16]
+        started = time_text(record.created_at)[:16]
         cost = dollars(record.cost.usd) if record.cost.usd else ""
         rows.append((id, record.status, started, cost, record.workflow, record.prompt or record.reason))
     put_table(rows, empty=empty)
@@ -253,7 +253,7 @@ def _timeline(rows: Sequence[TimelineRow], columns: int) -> str:
     bar_columns = max(10, min(_BAR_COLUMNS, columns - _NAME_COLUMNS - 34))
     name_columns = min(_NAME_COLUMNS, max(width(one_line(row.who)) for row in shown))
     for row in shown:
-        started = local_time(row.started)[11:]
+        started = time_text(row.started)[11:]
         name = pad(cut(one_line(row.who), name_columns), name_columns)
         mark = _MARKS.get({"done": "completed", "error": "failed"}.get(row.status, row.status), "·")
         figures = f"{duration(row.seconds):>7} {dollars(row.cost):>8}"

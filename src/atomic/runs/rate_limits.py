@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 
 from atomic.base.errors import AtomicError
+from atomic.base.text import local_time
 from atomic.runs.limits import OnLimit
 from atomic.sessions.facts import Facts
 
@@ -33,7 +34,7 @@ class Parked(AtomicError):
         self.reset_at = reset_at
         self.remedy = "--on-limit wait"
         super().__init__(
-            f"{provider} has reached its usage limit until {_local_time(reset_at)}"
+            f"{provider} has reached its usage limit until {local_time(reset_at, with_zone=True)}"
             f" (to wait for it: atomic resume {run or 'ID'} {self.remedy})"
         )
 
@@ -132,7 +133,7 @@ class RateLimits:
             return
         if self._on_limit == "stop":
             raise Parked(provider, self._until(provider), run=self._run)
-        reset = _local_time(self._until(provider))
+        reset = local_time(self._until(provider), with_zone=True)
         self._warn(f"{provider} has reached its usage limit: waiting until {reset}")
         from random import uniform  # imported late: few runs ever wait
 
@@ -151,7 +152,3 @@ class RateLimits:
 
     def _until(self, provider: str) -> float:
         return self._parked.get(provider, -math.inf)
-
-
-def _local_time(when: float) -> str:
-    return datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

@@ -11,7 +11,7 @@ from html import escape
 
 from atomic.base.text import duration
 from atomic.sessions.history import History
-from atomic.sessions.report import TimelineRow, dollars, facts_of, figures_of, local_time, rows_of
+from atomic.sessions.report import TimelineRow, dollars, facts_of, figures_of, rows_of, time_text
 
 MOST_ROWS = 2000
 
@@ -73,7 +73,7 @@ def page_of(history: History, *, svg: str = "", report: str = "", marks: Mapping
 def _timeline(rows: Sequence[TimelineRow]) -> str:
     shown = rows[-MOST_ROWS:]
     cells = [
-        (_text(local_time(row.started)), _text(row.who), _text(row.what), _bar(row), duration(row.seconds),
+        (_text(time_text(row.started)), _text(row.who), _text(row.what), _bar(row), duration(row.seconds),
          dollars(row.cost), _text(row.status))
         for row in shown
     ]  # fmt: skip

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from shlex import quote
 
 import msgspec
 
-from atomic.base.text import duration
+from atomic.base.text import duration, local_time
 from atomic.sessions.history import History, seconds_since_1970
 from atomic.sessions.model import Cost, SessionRecord
 
@@ -50,12 +49,12 @@ def facts_of(history: History) -> list[tuple[str, str]]:
         ("agent", agent),
         ("prompt", record.prompt),
         ("project", record.project),
-        ("started", local_time(record.created_at)),
-        ("ended", local_time(record.ended_at)),
+        ("started", time_text(record.created_at)),
+        ("ended", time_text(record.ended_at)),
         ("agents at work", worked),
         ("cost", cost_text(record.cost)),
         ("tasks", tasks_text(history)),
-        ("waits until", local_time(record.parked_until)),
+        ("waits until", time_text(record.parked_until)),
         ("pull request", record.pr or ""),
         *((f"question {one.id}", one.text) for one in record.questions),
         ("next", next_command(record)),
@@ -123,10 +122,10 @@ def tasks_text(history: History) -> str:
     return ", ".join(f"{number} {status}" for status, number in counts.items())
 
 
-def local_time(time: str | float | None) -> str:
+def time_text(time: str | float | None) -> str:
     """Format a time of a session in the local time zone."""
     when = seconds_since_1970(time)
-    return "" if not when else datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return local_time(when) if when else ""
 
 
 def _figures_text(one: RoleFigures) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
 
-from atomic.chat.protocol import RunKind
+from atomic.chat.protocol import RunKind, status_of
 from atomic.providers.events import (
     AgentEvent,
     Compacted,
@@ -462,10 +462,7 @@ class RunBlocks:
         reported = self._open_usage.pop(self._base, Usage())
         self._settled_usage += reported if event.usage == Usage() else event.usage
         self._sum_usage()
-        return self.end_agent(owner, _STATUS.get(event.reason, "failed"), now) | Changes.STATUS
-
-
-_STATUS = {EndReason.DONE: "done", EndReason.INTERRUPTED: "interrupted", EndReason.LIMIT: "limit"}
+        return self.end_agent(owner, status_of(event.reason), now) | Changes.STATUS
 
 
 def _end_of(blocks: list[Block], head: Block) -> int:
