@@ -76,8 +76,15 @@ def message_of(error: Exception) -> str:
 
     An internal error is named without its traceback.
     """
+    if isinstance(error, AtomicError | OSError):
+        return describe(error)
+    return f"internal error: {describe(error)} (ATOMIC_DEBUG=1 shows where)"
+
+
+def describe(error: BaseException) -> str:
+    """Return the message of an error, with its type if the message is not for users."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, AtomicError | OSError):
         return str(error)
-    return f"internal error: {type(error).__name__}: {error} (ATOMIC_DEBUG=1 shows where)"
+    return f"{type(error).__name__}: {error}"

@@ -39,13 +39,9 @@ class Ending(msgspec.Struct, frozen=True):
     plain: str = ""  # `message` without node ids, if it has any
 
 
-def ending_of(result: RunResult[Any] | None, stop: Stop | None, run: str) -> Ending:
-    """Return the end of a run from the result of its engine, or from the reason of the
-    stop.
-    """
+def ending_of(result: RunResult[Any], run: str) -> Ending:
+    """Return the end of a run from the result of its engine."""
     resume = f"atomic resume {run}"
-    if result is None or result.status is RunStatus.CANCELLED:
-        return _stopped(stop or Stop.INTERRUPT, resume)
     match result.status:
         case RunStatus.COMPLETED:
             return Ending("completed", "done", "", ExitCode.DONE)
@@ -72,17 +68,23 @@ def _reason(result: RunResult[Any]) -> str:
             return "" if error is None else str(error)
 
 
-def _stopped(stop: Stop, resume: str) -> Ending:
+def stopped(stop: Stop, run: str) -> Ending:
+    """Return the end of a run that was stopped, so that its engine has no result."""
     if stop is Stop.CANCEL:
         return Ending("cancelled", "cancelled", "cancelled", ExitCode.INTERRUPTED)
-    return Ending("paused", "stopped", "stopped", stop.value, resume)
+    return Ending("paused", "stopped", "stopped", stop.value, f"atomic resume {run}")
+
+
+def capped(cap: str, why: str, resume: str) -> Ending:
+    """Return the end of a run that has reached a cap; `resume` raises the cap."""
+    return Ending("paused", cap, why, ExitCode.CAP_REACHED, resume)
 
 
 def _paused(result: RunResult[Any], run: str, resume: str) -> Ending:
     why = _reason(result)
     for code in result.codes:
         if code in CAPS:
-            return Ending("paused", code, why, ExitCode.CAP_REACHED, _with_remedy(resume, result, code))
+            return capped(code, why, _with_remedy(resume, result, code))
     if "provider_limit" in result.codes:
         return Ending("paused", "provider_limit", why, ExitCode.LIMITED, _with_remedy(resume, result, "provider_limit"))
     if not result.questions:

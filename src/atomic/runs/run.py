@@ -4,8 +4,10 @@ The run executes in its own task, and the host reads its events. A stopped run i
 cancelled: the engine records the finished steps, the session becomes `paused`, and the
 last event has the command that resumes the run.
 
-Other runs of this process must not wait for a slow disk. So the writes at the start and
-at the end of a run happen in a thread, in which no code of the workflow's author runs.
+Other runs of this process must not wait long for a slow disk. So the journal is opened,
+checked and closed in a thread, and `session.json` is saved in one at the start and at the
+end; no code of the workflow's author runs there. Rows and facts are short, and their order
+matters: the event loop writes them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any, Self
 import msgspec
 
 from atomic import __version__
-from atomic.base.errors import AtomicError, ExitCode
+from atomic.base.errors import ExitCode, describe
 from atomic.graph import (
     CompiledGraph,
     Journal,
@@ -33,13 +35,13 @@ from atomic.graph import (
     RunStatus,
     StreamEvent,
 )
-from atomic.runs.copies import Copies
-from atomic.runs.endings import SAVED_END, Ending, Stop, ending_of
+from atomic.runs.endings import SAVED_END, Ending, Stop, capped, ending_of, stopped
 from atomic.runs.event_log import EventLog
 from atomic.runs.events import RunEnded, RunStarted, WorkflowEvent
 from atomic.runs.host import Answer, Runtime
 from atomic.runs.limits import CapReached
 from atomic.runs.runtime import RunRuntime
+from atomic.runs.session_copies import SessionCopies
 from atomic.runs.spending import Amount, read_calls
 from atomic.sessions import SqliteJournal
 from atomic.sessions.errors import FactsLostError, JournalLostError, RunNotStartedError
@@ -85,7 +87,7 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         self._graph = request.graph
         self._events = EventLog(session, self._graph, request.definition.node_descriptions)
         self._runtime = RunRuntime(host, session, self._events, request.config)
-        self._copies = Copies(session, self._runtime.facts, self._runtime.tasks, self._events.warn)
+        self._copies = SessionCopies(session, self._runtime.facts, self._runtime.tasks, self._events.warn)
         self._stopped: Stop | None = None
         self._task: asyncio.Task[None] | None = None
         self._streaming: asyncio.Task[RunResult[Any]] | None = None
@@ -194,7 +196,7 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
             if self._is_new and isinstance(error, OSError | JournalError):
                 raise RunNotStartedError(str(error)) from error
             self.session.logs.error("the run failed", error)
-            ending = Ending("failed", "error", _message_of(error), ExitCode.FAILED, f"atomic resume {self.session.id}")
+            ending = Ending("failed", "error", describe(error), ExitCode.FAILED, f"atomic resume {self.session.id}")
         finally:
             try:
                 await self._release(journal, ending)
@@ -346,15 +348,15 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
                 await asyncio.wait({self._streaming})
         result = None if self._streaming.cancelled() else self._streaming.result()
         overtime = self._overtime
-        if overtime is not None and (result is None or result.status is RunStatus.CANCELLED):
+        if result is None and overtime is not None:
             self._events.cap_reached(overtime)
-            return Ending("paused", overtime.kind, str(overtime), ExitCode.CAP_REACHED, overtime.raise_with)
+            return capped(overtime.kind, str(overtime), overtime.raise_with)
         if result is None:
-            return ending_of(None, self._stopped or Stop.INTERRUPT, self.session.id)
+            return stopped(self._stopped or Stop.INTERRUPT, self.session.id)
         if result.status is RunStatus.PAUSED:
             self._events.keep_questions({question.id for question in result.questions})
         self._warn_of_unused_roles(result)
-        ending = ending_of(result, None, self.session.id)
+        ending = ending_of(result, self.session.id)
         if result.status is RunStatus.FAILED and isinstance(result.error, NodeError):
             self.session.logs.error(str(result.error), result.error.__cause__)
         if self._request.loaded.graph is None and result.status is RunStatus.COMPLETED:
@@ -522,14 +524,8 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
             note: object = at_end(end)  # a user's function may return anything
         except (Exception, SystemExit) as error:  # and raise anything; the run has still ended
             self.session.logs.error("at_end failed", error)
-            self._events.warn(f"at_end of {self._request.definition.name} failed: {_message_of(error)}")
+            self._events.warn(f"at_end of {self._request.definition.name} failed: {describe(error)}")
             return EndNote()
         if isinstance(note, EndNote):
             return note
         return EndNote(note) if isinstance(note, str) else EndNote()
-
-
-def _message_of(error: BaseException) -> str:
-    if isinstance(error, AtomicError | OSError | JournalError):
-        return str(error)
-    return f"{type(error).__name__}: {error}"

@@ -27,8 +27,8 @@ CALLS = "logs/agent-calls.jsonl"
 _MOST_BYTES = 64 * 1024 * 1024  # of that log; a line has less than 1 KiB
 
 
-class Copies:
-    """The copies of one run; `warn` shows a message to the user."""
+class SessionCopies:
+    """The readable copies in the folder of one run; `warn` shows a message to the user."""
 
     def __init__(self, session: Session, facts: Facts, tasks: RunTasks, warn: Callable[[str], object]) -> None:
         self._session = session
