@@ -61,7 +61,8 @@ def connect(
         # cell_size_check: a damaged page is noticed when it is read.
         # wal_autocheckpoint: see `LogKeeper`.
         connection.executescript(
-            "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA synchronous=FULL;PRAGMA wal_autocheckpoint=0;"
+            "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;"
+            " PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0;"
         )
         if sys.platform == "darwin":  # fsync alone does not reach the disk there
             connection.executescript("PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON;")

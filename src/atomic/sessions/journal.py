@@ -189,7 +189,7 @@ class SqliteJournal:
 
     def close(self) -> None:
         """Release all runs and close the file; a second call does nothing."""
-        with self._file.lock:
+        with self._file.thread_lock:
             for log in tuple(self._logs.values()):
                 log.release()
             self._ended()
@@ -223,7 +223,7 @@ class SqliteJournal:
 
         If the file is damaged, recover it and call the action again.
         """
-        with self._file.lock:
+        with self._file.thread_lock:
             try:
                 return action()
             except DamagedError as damage:
@@ -270,7 +270,7 @@ class _SqliteLog:
     def append(self, rows: Sequence[Row], *, sync: bool = True) -> None:
         if self._redaction is not None:
             rows = [self._redaction.row(row) for row in rows]
-        with self._file.lock:
+        with self._file.thread_lock:
             if self._released:
                 raise RunOwnedError(self.run.execution_id, None, taken_over=True)
             seq = self._seq
@@ -301,7 +301,7 @@ class _SqliteLog:
     def snapshot(self, step: int, body: bytes) -> None:
         if self._redaction is not None:
             body = self._redaction.packed(body)
-        with self._file.lock:
+        with self._file.thread_lock:
             if self._released:
                 raise RunOwnedError(self.run.execution_id, None, taken_over=True)
             try:
@@ -316,7 +316,7 @@ class _SqliteLog:
                 raise self._taken_over()
 
     def release(self) -> None:
-        with self._file.lock:
+        with self._file.thread_lock:
             if self._released:
                 return
             self._released = True

@@ -24,6 +24,7 @@ from atomic.sessions.tables import Run, Tables, create
 # One statement, so that the check and the write are one transaction without BEGIN and
 # COMMIT.
 APPEND = "INSERT INTO rows SELECT ?, ?, ?, ?, ? WHERE (SELECT fence FROM runs WHERE number = ?) = ?"
+_BODY = 3  # the position of a row's body among these values
 
 # Between two checks that the file still has its name; one costs a twentieth of an
 # append.
@@ -35,15 +36,15 @@ class JournalFile:
 
     Raises JournalError and, for the caller to repair, DamagedError.
 
-    Its one connection serves one thread at a time: callers hold `lock` during each
+    Its one connection serves one thread at a time: callers hold `thread_lock` during each
     operation.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.lock = threading.RLock()
+        self.thread_lock = threading.RLock()
         self.recovered: Recovery | None = None
-        self._lock = Lock(path)
+        self._process_lock = Lock(path)
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
         self._parents: sqlite3.Connection | None = None
@@ -55,7 +56,7 @@ class JournalFile:
             self._open()
         except BaseException as error:
             with suppress(OSError):
-                self._lock.release()
+                self._process_lock.release()
             if not isinstance(error, (OSError, *SQLITE_ERRORS, DamagedError)):
                 raise
             reason = error if isinstance(error, DamagedError) else self._failed(error, "open")
@@ -81,7 +82,7 @@ class JournalFile:
         except SQLITE_ERRORS as error:
             raise self._failed(error, "write") from error
         written = cursor.rowcount == 1
-        self._keeper.wrote(cursor.connection, len(values[3]))
+        self._keeper.wrote(cursor.connection, len(values[_BODY]))
         return written
 
     def append_all(self, values: Sequence[tuple[Any, ...]], *, sync: bool) -> bool:
@@ -91,7 +92,7 @@ class JournalFile:
             written = connection.executemany(APPEND, values).rowcount == len(values)
             if not written:
                 connection.execute("ROLLBACK")
-        self._keeper.wrote(connection, sum(len(row[3]) for row in values))
+        self._keeper.wrote(connection, sum(len(row[_BODY]) for row in values))
         return written
 
     @contextmanager
@@ -114,7 +115,7 @@ class JournalFile:
         """
         self._close_and_keep_log()
         try:
-            if not self._lock.try_alone():
+            if not self._process_lock.try_alone():
                 raise JournalError(
                     f'"{self.path}" is damaged: {damage.reason}; others have it open: '
                     "close it there, then open it again to recover it"
@@ -125,7 +126,7 @@ class JournalFile:
         finally:
             # If this fails too, the journal is closed, and the first error is raised.
             with suppress(JournalError, DamagedError, OSError, *SQLITE_ERRORS):
-                self._lock.share()
+                self._process_lock.share()
                 self._connect()
 
     def close(self) -> None:
@@ -138,7 +139,7 @@ class JournalFile:
             with suppress(*SQLITE_ERRORS):
                 connection.close()
         with suppress(OSError):
-            self._lock.release()
+            self._process_lock.release()
 
     def _open(self) -> None:
         make_folder(os.path.dirname(self.path))
@@ -146,9 +147,9 @@ class JournalFile:
         while True:
             # If the lock is shared, another process has the file open and has checked
             # it.
-            if self._lock.try_alone():
+            if self._process_lock.try_alone():
                 self._prepare()
-            self._lock.share()
+            self._process_lock.share()
             if not is_new(self.path):
                 break
             if time.monotonic() > deadline:
@@ -248,7 +249,7 @@ class JournalFile:
         self._parents = self._connection
         self._connection = None
         self._cursor = None
-        self.lock = threading.RLock()  # a thread of the parent may have held it
+        self.thread_lock = threading.RLock()  # a thread of the parent may have held it
 
     def _failed(self, error: BaseException, doing: str) -> JournalError | DamagedError:
         return durability.explain(self.path, error, doing)

@@ -157,18 +157,22 @@ def read_modes(modes: Sequence[str] | str | None) -> Sequence[str] | None:
 
 
 async def stream_of(running: ActiveRun[Any], modes: Sequence[str] | None) -> AsyncIterator[Any]:
+    """Run the graph, and yield its events of these modes; without modes, its steps.
+
+    Raises what the run raises.
+    """
     running.run.listening = True
     source: AsyncGenerator[Any, None] = _with_live(running) if modes and "live" in modes else running.steps()
-    told = 0
+    reported = 0
     async with aclosing(source) as items:
         async for item in items:
             if modes is None:
                 yield item
                 continue
-            for event in [*_warnings_of(running.run, told, modes), *_events_of(item, modes)]:
+            for event in [*_warnings_of(running.run, reported, modes), *_events_of(item, modes)]:
                 yield event
-            told = len(running.run.warnings)
-    for event in _warnings_of(running.run, told, modes or ()):
+            reported = len(running.run.warnings)
+    for event in _warnings_of(running.run, reported, modes or ()):
         yield event
     if modes and "result" in modes:
         yield StreamEvent("result", "", running.result)
@@ -198,9 +202,9 @@ def _events_of(item: Step[Any] | StreamEvent, modes: Sequence[str]) -> Iterable[
                 pass
 
 
-def _warnings_of(run: Run, told: int, modes: Sequence[str]) -> list[StreamEvent]:
+def _warnings_of(run: Run, reported: int, modes: Sequence[str]) -> list[StreamEvent]:
     """Return the engine's own warnings, which belong to no step."""
-    fresh = run.warnings[told:] if "events" in modes else ()
+    fresh = run.warnings[reported:] if "events" in modes else ()
     return [StreamEvent("events", str(event.data["node"]), event) for event in fresh]
 
 

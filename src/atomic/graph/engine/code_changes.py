@@ -285,8 +285,10 @@ def migrated_row(
         reason = f"the run has version {old_version}, the code {version}; give migrate_state(old, from_version)"
         raise StateError("state_version", reason)
     history.raw = True
-    replay = Replay(history, scope, program)
-    history.raw = False
+    try:
+        replay = Replay(history, scope, program)
+    finally:
+        history.raw = False
     tips = list(replay.tips.values())
     if len(tips) != 1 or tips[0].remaining is not None or tips[0].opened is not None:
         reason = (
