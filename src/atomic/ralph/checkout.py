@@ -20,7 +20,7 @@ import msgspec
 
 from atomic.git import FolderSnapshot, Repository, find_repository, uncommitted_in_submodules
 from atomic.graph import Suspend
-from atomic.ralph.file_copies import Store, content_of
+from atomic.ralph.file_copies import content_of
 from atomic.ralph.file_names import first_of, named, shown, to_fact
 from atomic.ralph.hidden_files import HiddenFiles
 from atomic.ralph.position import (
@@ -46,26 +46,19 @@ from atomic.ralph.turn_changes import changed_after, last_sign_of_life
 from atomic.ralph.undone_tasks import note_undone_tasks
 from atomic.ralph.users_files import (
     CHECKS,
-    EXISTING,
     FACT,
     MOST_FILES,
-    Entry,
-    Trouble,
     UsersFiles,
-    Version,
     announcement,
     describe,
     list_again,
-    list_existing,
     list_users_files,
-    own_commits,
     prompt_to_restore_files,
-    read_users_files,
-    troubles_of,
     with_old_troubles,
     with_versions,
 )
 from atomic.ralph.users_refs import UsersRefs, prompt_to_restore_refs
+from atomic.ralph.watched_files import WatchedFiles
 
 REASON = "branch_changed"
 GIT_DELETED = "Your turn has deleted the folder .git, and with it the history of the project. Never do that."
@@ -84,7 +77,7 @@ class Checkout:
         self._run = run
         self._facts = run.facts
         self.failed: Try | None = None
-        self._store = Store(run.session, run.redactor)
+        self._watched = WatchedFiles(run)
         self._refs = UsersRefs(run.facts)
         repository = find_repository(run.cwd)
         root = run.cwd if repository is None else repository.root
@@ -93,7 +86,7 @@ class Checkout:
 
     @property
     def files(self) -> UsersFiles:
-        return read_users_files(self._facts)
+        return self._watched.known
 
     async def begin(self, now: FolderSnapshot) -> None:
         """Record the branch of the work and the user's uncommitted files, before any
@@ -104,7 +97,7 @@ class Checkout:
         """
         repository = find_repository(self._run.cwd)
         if repository is None:
-            await self._keep_existing(self._run.cwd, now, "git init && git add -A && git commit")
+            await self._watched.keep_existing(self._run.cwd, now, "git init && git add -A && git commit")
             return
         if (known := self._known()) is not None and self._were_checks_cut():
             await self._recover_checks(known, repository)
@@ -116,40 +109,20 @@ class Checkout:
         # Without a commit nothing separates the user's files from the project: all
         # belong to it.
         if position.head is None:
-            await self._keep_existing(repository.root, now, "git add -A && git commit")
+            await self._watched.keep_existing(repository.root, now, "git add -A && git commit")
             return
         uncommitted = await self._run.snapshots.uncommitted_names(now)
         written = {*self._run.checks.leftovers} - before.files.keys()
-        files = await list_users_files(repository, position.head, uncommitted, self._store, without=written)
+        files = await list_users_files(repository, position.head, uncommitted, self._watched.store, without=written)
         files = with_old_troubles(files, before)
         if files.files or before.files or before.versions or before.committed:
             self._facts.set(FACT, to_fact(files))
-            staged = await self._staged(repository, position)
-            self._note(Known(position, Seen(position, now.tree, staged, self._inner(repository))))
+            staged = await self._watched.staged(repository, position)
+            self._note(Known(position, Seen(position, now.tree, staged, self._watched.inner(repository))))
         if files.files:
             self._run.say(announcement(files))
         if files.unreadable:
             self._run.say(f"Uncommitted work in {named(files.unreadable)} is not protected: git cannot read it")
-
-    async def _keep_existing(self, root: Path, now: FolderSnapshot, commands: str) -> None:
-        """Keep copies of the files that exist before the first turn of a run without a
-        commit.
-        """
-        if self._facts.get(EXISTING) is not None:
-            return
-        files = await asyncio.to_thread(list_existing, root, await self._run.snapshots.names(now), self._store)
-        self._facts.set(EXISTING, to_fact(files))
-        if not files.files:
-            return
-        lost = [path for path, file in files.files.items() if file.not_kept]
-        limits = f" No copy is kept of {named(lost, most=3)}: {files.files[lost[0]].not_kept}." if lost else ""
-        if files.unlisted:
-            limits += f" Only the first {len(files.files):,} files are watched."
-        self._run.say(
-            "This folder has no commit: agents may change and delete every file in it, and git cannot bring one back. "
-            f"To be safe, run {commands} first. After the run, atomic salvage {self._run.session.name} PATH puts a "
-            f"file back.{limits}"
-        )
 
     async def begin_checks(self, before: FolderSnapshot) -> None:
         """Attribute the changes since the last turn to the user, so that later changes
@@ -190,7 +163,7 @@ class Checkout:
         if not self.files.files or known.allowed.head is None:
             return
         before = self.files.troubles
-        found = await self._find_troubles(known.allowed.head, repository, CHECKS)
+        found = await self._watched.find_troubles(known.allowed.head, repository, CHECKS)
         if new := [describe(shown(path), trouble) for path, trouble in found.items() if path not in before]:
             self._run.say(
                 f"your uncommitted work was touched: {first_of(new, most=3, separator='; ')}. "
@@ -283,23 +256,14 @@ class Checkout:
         position = await position_of(repository)
         if snapshot is None:
             snapshot = await self._run.snapshots.take()
-        seen = Seen(position, snapshot.tree, await self._staged(repository, position), self._inner(repository))
+        seen = Seen(
+            position, snapshot.tree, await self._watched.staged(repository, position), self._watched.inner(repository)
+        )
         hooks = await repository.commit_hooks()
         loose = sorted(await self._run.snapshots.uncommitted(snapshot))[:MOST_FILES] if hooks else []
         if self._others(task):  # a turn has begun since: its changes are not the user's
             return
         self._note(msgspec.structs.replace(known, seen=seen, hooks=hooks, uncommitted=loose))
-
-    async def _staged(self, repository: Repository, position: Position) -> dict[str, Entry | None]:
-        files = self.files.files
-        if position.head is None or not files:
-            return {}
-        staged = await repository.staged(position.head)
-        return {path: entry for path, entry in staged.items() if path in files}
-
-    def _inner(self, repository: Repository) -> list[tuple[str, str]]:
-        inner = [path for path, file in self.files.files.items() if file.submodule]
-        return [(path, content_of(repository.root / path)) for path in inner]
 
     async def _moved(self, known: Known, seen: Position, now: Position, repository: Repository) -> Known:
         """Return the new state if the user only added commits, or resumed here.
@@ -332,7 +296,7 @@ class Checkout:
             snapshot = await self._run.snapshots.take()
         before = FolderSnapshot(None, seen.tree)
         await note_undone_tasks(self._run, before, snapshot)
-        staged = await self._staged(repository, position)
+        staged = await self._watched.staged(repository, position)
         changed = await self._run.snapshots.changed_names(before, snapshot)
         changed |= {path for path in self.files.files if is_staged_otherwise(path, seen.staged, staged)}
         changed |= {path for path, content in seen.inner if content_of(repository.root / path) != content}
@@ -345,7 +309,7 @@ class Checkout:
             changed -= self.files.files.keys()
         if changed:
             uncommitted = await self._run.snapshots.uncommitted_names(snapshot)
-            files = await list_again(self.files, repository, position.head, uncommitted, changed, self._store)
+            files = await list_again(self.files, repository, position.head, uncommitted, changed, self._watched.store)
             if files != self.files:
                 self._facts.set(FACT, to_fact(files))
 
@@ -367,7 +331,7 @@ class Checkout:
                 known = msgspec.structs.replace(known, allowed=now)
         if changed and now.head is not None:
             uncommitted = await self._run.snapshots.uncommitted_names(await self._run.snapshots.take())
-            files = await list_again(self.files, repository, now.head, uncommitted, changed, self._store)
+            files = await list_again(self.files, repository, now.head, uncommitted, changed, self._watched.store)
             self._facts.set(FACT, to_fact(files))
         return known
 
@@ -401,9 +365,9 @@ class Checkout:
         if not self.files.files or known.allowed.head is None:
             self._note(msgspec.structs.replace(known, allowed=now))
             return None
-        await self._adopt_own_commits(known.allowed.head, str(now.head), repository)
+        await self._watched.adopt_own_commits(known.allowed.head, str(now.head), repository)
         files = self.files
-        troubles = await self._find_troubles(known.allowed.head, repository, task)
+        troubles = await self._watched.find_troubles(known.allowed.head, repository, task)
         inner = {path for path, file in files.files.items() if file.submodule}
         published = {path for path, trouble in troubles.items() if trouble.kind == "committed"} - inner
         if not published:
@@ -418,48 +382,13 @@ class Checkout:
         }
         if not own:
             return None
-        kept = with_versions(self.files, own, self._store, time.time())
+        kept = with_versions(self.files, own, self._watched.store, time.time())
         if kept.versions != files.versions:
             self._facts.set(FACT, to_fact(kept))
-        text = prompt_to_restore_files(files, own, known.allowed.head, self._store, self._run.make_notes())
+        text = prompt_to_restore_files(files, own, known.allowed.head, self._watched.store, self._run.make_notes())
         reasons = [describe(shown(path), trouble) for path, trouble in own.items()]
         reason = first_of(reasons, most=3, separator="; ")
         return Try("git", text, f"your uncommitted work was touched: {reason} (by the turn, or by you)")
-
-    async def _adopt_own_commits(self, since: str, head: str, repository: Repository) -> None:
-        """Attribute files to the project that the user has probably committed during
-        the turn; the report lists them.
-
-        The earlier content of such a file is kept if the commit has changed it.
-        """
-        files = self.files
-        own = await own_commits(files, repository, since, head)
-        if not own:
-            return
-        versions = dict(files.versions)
-        for path, file in files.files.items():
-            if path in own and self._store.has(file.content) and content_of(repository.root / path) != file.content:
-                versions[path] = [*versions.get(path, []), Version(file.content, file.mode, time.time())]
-        others = {path: trouble for path, trouble in files.troubles.items() if path not in own}
-        uncommitted = await self._run.snapshots.uncommitted_names(await self._run.snapshots.take())
-        again = await list_again(
-            msgspec.structs.replace(files, troubles=others), repository, head, uncommitted, own, self._store
-        )
-        committed = {**files.committed, **own}
-        self._facts.set(FACT, to_fact(msgspec.structs.replace(again, committed=committed, versions=versions)))
-
-    async def _find_troubles(self, since: str, repository: Repository, task: str) -> dict[str, Trouble]:
-        """Record unwanted changes of the user's files, and keep their current content."""
-        files = self.files
-        troubles = await troubles_of(files, repository, since, task)
-        for path, trouble in troubles.items():
-            # The user may have written it just now. Content that checks write
-            # repeatedly is kept once.
-            if trouble.task != CHECKS or path not in files.troubles:
-                self._store.keep(repository.root / path, trouble.content)
-        if troubles != files.troubles:
-            self._facts.set(FACT, to_fact(msgspec.structs.replace(files, troubles=troubles)))
-        return troubles
 
     def _repository(self) -> Repository | None:
         """Return the repository.
