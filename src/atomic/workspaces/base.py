@@ -1,0 +1,176 @@
+"""The state that all workspaces of a run start from.
+
+A base is a repository of its own below the folder of the run: the objects of the user's
+repository as hard links, its branches and tags, the start commit checked out, and the
+chosen ignored files. It is complete when it has its final name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from atomic.base.errors import AtomicError
+from atomic.git import GitError, Repository
+from atomic.git.calls import run_git
+from atomic.workspaces.contents import Contents, copy_contents
+
+NO_PUSH = "disabled-in-a-workspace"
+_CHECKOUT_TIMEOUT = 1800.0
+# Refs of the user's repository that a workspace sees.
+_REFS = ("refs/heads", "refs/tags", "refs/remotes")
+_OWN_REFS = "refs/heads/atomic/"
+# Files and folders of the git folder that decide how files are checked out.
+_LINKED = ("lfs", "modules")
+_COPIED = ("shallow", "info/exclude", "info/sparse-checkout", "info/attributes")
+_SPARSE = ("core.sparsecheckout", "core.sparsecheckoutcone", "index.sparse")
+
+
+class WorkspaceError(AtomicError):
+    """A workspace cannot be made or used."""
+
+
+class Base(msgspec.Struct, frozen=True):
+    """A prepared repository, and where the project is for the user.
+
+    `root` is the user's checkout, `folder` the checkout of the base.
+    """
+
+    root: Path
+    folder: Path
+    commit: str
+
+
+async def prepare_base(repository: Repository, folder: Path, commit: str, branch: str, contents: Contents) -> Base:
+    """Make the base of a run, or return the one that was made before.
+
+    `branch` is checked out at `commit`. Raises WorkspaceError.
+    """
+    base = Base(repository.root, folder, commit)
+    if await asyncio.to_thread(folder.is_dir):
+        return base
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    await asyncio.to_thread(remove_tree, unfinished)
+    try:
+        unfinished.mkdir(parents=True, mode=0o700)
+        await _make_repository(repository, unfinished, branch)
+        await _check_out(unfinished, commit, branch)
+        await copy_contents(contents, repository.root, unfinished)
+    except (GitError, OSError) as error:
+        raise WorkspaceError(f"A copy of {repository.root} cannot be made in {unfinished}: {error}") from error
+    _settle_index(unfinished)
+    unfinished.rename(folder)
+    return base
+
+
+async def _make_repository(repository: Repository, folder: Path, branch: str) -> None:
+    settings = await repository.settings()
+    hashes = settings.get("extensions.objectformat", "sha1")
+    words = ("init", "--quiet", "--template=", f"--initial-branch={branch}", f"--object-format={hashes}")
+    await run_git(*words, cwd=folder, env={})
+    git = folder / ".git"
+    await asyncio.to_thread(_copy_git_files, repository, git)
+    listed = await repository.git("for-each-ref", "--format=%(objectname) %(refname)", *_REFS)
+    refs = [line.split(" ", 1) for line in listed.splitlines()]
+    wanted = [(name, ref) for name, ref in refs if not ref.startswith(_OWN_REFS) and ref != f"refs/heads/{branch}"]
+    orders = "".join(f"create {ref} {name}\n" for name, ref in wanted if not ref.endswith("/HEAD"))
+    await run_git("update-ref", "--stdin", cwd=folder, env={}, input=orders)
+    for key, value in (await _settings_of(repository)).items():
+        await run_git("config", "--local", key, value, cwd=folder, env={})
+
+
+def _copy_git_files(repository: Repository, git: Path) -> None:
+    common = repository.common_dir
+    _link_tree(common / "objects", git / "objects")
+    for name in _LINKED:
+        if (common / name).is_dir():
+            _link_tree(common / name, git / name)
+    for name in _COPIED:
+        for source in (repository.git_dir / name, common / name):
+            if source.is_file():
+                (git / name).parent.mkdir(exist_ok=True)
+                shutil.copyfile(source, git / name)
+                break
+
+
+async def _settings_of(repository: Repository) -> Mapping[str, str]:
+    """Return the settings of the new repository: who commits, and the remotes.
+
+    A push is refused: the run's branch is pushed by Atomic, if the user asks for it.
+    """
+    known = await repository.settings()
+    found = {name: value for name, value in known.items() if name.startswith("user.") or name in _PLAIN}
+    found["gc.auto"] = "0"
+    listed = await run_git(
+        "config",
+        "--file",
+        str(repository.common_dir / "config"),
+        "--no-includes",
+        "-z",
+        "--list",
+        cwd=repository.root,
+        env={},
+    )
+    for entry in listed.split("\0")[:-1]:
+        name, _, value = entry.partition("\n")
+        is_remote = name.startswith("remote.") and name.endswith((".url", ".fetch"))
+        if is_remote or name.startswith("branch.") or name in _SPARSE:
+            found[name] = value
+        if name.startswith("remote.") and name.endswith(".url"):
+            found[f"{name.removesuffix('.url')}.pushurl"] = NO_PUSH
+    return found
+
+
+_PLAIN = frozenset({"core.filemode", "core.symlinks", "core.ignorecase", "core.autocrlf", "core.eol"})
+
+
+async def _check_out(folder: Path, commit: str, branch: str) -> None:
+    """Check out the start commit with the filters of the user's own settings."""
+    users = {name: os.environ.get(name) for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")}
+    words = ("-c", "core.hooksPath=/dev/null", "checkout", "--quiet", "-B", branch, commit)
+    await run_git(*words, cwd=folder, env=users, timeout=_CHECKOUT_TIMEOUT, is_short=False)
+
+
+def _settle_index(folder: Path) -> None:
+    """Make the index two seconds younger than the files.
+
+    Git reads a file again whose time is that of the index, since it may have changed in
+    the same second. The files of a base do not change.
+    """
+    index = folder / ".git" / "index"
+    status = index.stat()
+    os.utime(index, (status.st_atime, status.st_mtime + 2))
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    """Link all files of a folder; copy them to another file system."""
+    for folder, name in _files(source):
+        copy = target / folder.relative_to(source) / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(folder / name, copy)
+        except OSError:
+            shutil.copyfile(folder / name, copy)
+
+
+def _files(source: Path) -> Iterator[tuple[Path, str]]:
+    for folder, _, names in os.walk(source):
+        for name in names:
+            yield Path(folder), name
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all its content, also read-only folders in it."""
+    if not folder.is_dir():
+        return
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    shutil.rmtree(folder)
