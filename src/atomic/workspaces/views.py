@@ -49,7 +49,8 @@ class View:
         environment = {**(os.environ if env is None else env), **self.variables}
         return await execute(
             *self.command(*argv, cwd=cwd),
-            cwd=cwd or self.root,
+            # A folder of the view need not exist outside; the command changes to it.
+            cwd=cwd or self.root if self._first is None else "/",
             env=environment,
             timeout=timeout,
             errors="surrogateescape",
