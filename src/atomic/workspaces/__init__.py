@@ -11,21 +11,26 @@ Start with `workspace`; `isolation` chooses a kind, `views` starts programs, and
 from atomic.workspaces.base import Base, WorkspaceError, prepare_base
 from atomic.workspaces.contents import Contents, find_contents
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
+from atomic.workspaces.merging import Merged, move_branch, rebase
 from atomic.workspaces.views import View
-from atomic.workspaces.workspace import Author, Captured, Workspace
+from atomic.workspaces.workspace import Author, Captured, Conflict, Workspace
 
 __all__ = [
     "Author",
     "Base",
     "Captured",
+    "Conflict",
     "Contents",
     "Isolation",
     "IsolationError",
     "IsolationKind",
+    "Merged",
     "View",
     "Workspace",
     "WorkspaceError",
     "choose_isolation",
     "find_contents",
+    "move_branch",
     "prepare_base",
+    "rebase",
 ]

@@ -38,6 +38,7 @@ _NO_CONFIG = {
 # Settings that a repository could use to start programs are off, whoever wrote them.
 _SAFE = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false")
 _GITLINK = "160000 "
+MAX_CONFLICT = 20_000  # characters
 _ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 
 
@@ -53,6 +54,13 @@ class Captured(msgspec.Struct, frozen=True):
 
     result: str
     parked: str
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """Files that both sides changed, and the conflict as git shows it."""
+
+    paths: tuple[str, ...]
+    text: str
 
 
 class Workspace:
@@ -172,12 +180,40 @@ class Workspace:
             if await repository.is_ancestor(captured.parked, self.base.commit):
                 await repository.git("update-ref", ref, captured.parked)
             else:
-                words = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(bundle), f"+{_OUT}:{ref}")
-                await repository.git("-c", "fetch.fsckObjects=true", *words, env={"GIT_ALLOW_PROTOCOL": "file"})
-                bundle.unlink()
+                await _fetch(repository, bundle, ref)
         except (GitError, ExecError) as error:
             raise WorkspaceError(f"The work in {self.folder} cannot be kept at {ref}: {error}") from error
         return captured
+
+    async def rebase(self, repository: Repository, *, start: str, result: str, ref: str) -> str | Conflict:
+        """Put the commits after `start`, up to `result`, on top of the workspace's
+        commit.
+
+        Return the new commit, which is kept at a ref of the user's repository, or the
+        conflict. Raises WorkspaceError.
+        """
+        bundle = self._exchange / "out.bundle"
+        try:
+            async with self._open_with_exchange() as view:
+                await self._bring(repository, view, result)
+                env = {**_NO_CONFIG, **_users_settings(), **(await _identity(view))}
+                onto = (await _git(view, *_SAFE, "rev-parse", "HEAD")).strip()
+                try:
+                    await _git(view, *_SAFE, "rebase", "--quiet", "--onto", onto, start, result, env=env)
+                except GitError:
+                    conflict = await _find_conflict(view)
+                    if conflict is None:
+                        raise
+                    return conflict
+                new = (await _git(view, *_SAFE, "rev-parse", "HEAD")).strip()
+                await _git(view, *_SAFE, "update-ref", _OUT, new)
+                if new == onto:
+                    return new  # the branch has these changes already
+                await _git(view, *_SAFE, "bundle", "create", "--quiet", str(bundle), _OUT, f"^{onto}")
+            await _fetch(repository, bundle, ref)
+        except (GitError, ExecError) as error:
+            raise WorkspaceError(f"Commit {result[:12]} cannot be merged: {error}") from error
+        return new
 
     async def remove(self) -> None:
         """Remove the folder of the workspace. What `capture` did not keep is lost."""
@@ -358,6 +394,32 @@ async def _git(view: View, *arguments: str, env: Mapping[str, str] | None = None
     if done.exit_code != 0:
         raise GitError(arguments, done.stderr.strip() or f"exit code {done.exit_code}")
     return done.stdout
+
+
+async def _fetch(repository: Repository, bundle: Path, ref: str) -> None:
+    """Bring the commit of a bundle into the user's repository."""
+    words = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(bundle), f"+{_OUT}:{ref}")
+    await repository.git("-c", "fetch.fsckObjects=true", *words, env={"GIT_ALLOW_PROTOCOL": "file"})
+    await asyncio.to_thread(bundle.unlink)
+
+
+async def _identity(view: View) -> dict[str, str]:
+    """Return who commits, if git does not know: a rebase needs a name."""
+    try:
+        await _git(view, "var", "GIT_COMMITTER_IDENT")
+    except GitError:
+        return {"GIT_COMMITTER_NAME": "Atomic", "GIT_COMMITTER_EMAIL": "atomic@localhost"}
+    return {}
+
+
+async def _find_conflict(view: View) -> Conflict | None:
+    """Return the conflict of a rebase that has stopped, and end the rebase."""
+    paths = (await _git(view, *_SAFE, "diff", "--name-only", "--diff-filter=U", "-z")).split("\0")[:-1]
+    if not paths:
+        return None
+    text = await _git(view, *_SAFE, "diff", "--no-color", "--no-ext-diff")
+    await _git(view, *_SAFE, "rebase", "--abort")
+    return Conflict(tuple(paths), text[:MAX_CONFLICT])
 
 
 def _users_settings() -> dict[str, str]:
