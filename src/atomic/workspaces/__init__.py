@@ -9,11 +9,12 @@ Start with `workspace`; `isolation` chooses a kind, `views` starts programs, and
 """
 
 from atomic.workspaces.base import Base, WorkspaceError, prepare_base
+from atomic.workspaces.capture import Author, Captured
 from atomic.workspaces.contents import Contents, find_contents
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
 from atomic.workspaces.merging import Merged, move_branch, rebase
 from atomic.workspaces.views import View
-from atomic.workspaces.workspace import Author, Captured, Conflict, Workspace
+from atomic.workspaces.workspace import Conflict, Workspace
 
 __all__ = [
     "Author",

@@ -1,0 +1,199 @@
+"""Keep everything that a worker leaves in a workspace as one commit.
+
+The first parent of that commit is the result: the worker's last commit, or a commit of
+the files as they were left. Further parents are what the result does not contain: the
+index, other branches, stashes, commits that only the log of HEAD names, and the history
+of repositories inside of the workspace.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from atomic.git import GitError
+from atomic.git.calls import run_git
+from atomic.workspaces.base import Base
+from atomic.workspaces.git_in_view import NO_SETTINGS, OUT, SAFE, TIMEOUT, git_in_view
+from atomic.workspaces.views import View
+
+_GITLINK = "160000 "
+_ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
+
+
+class Author(msgspec.Struct, frozen=True):
+    """The user's identity, for commits of what a worker left."""
+
+    name: str
+    email: str
+
+
+class Captured(msgspec.Struct, frozen=True):
+    """What a workspace contained: the result, and the commit with everything."""
+
+    result: str
+    parked: str
+
+
+class Capture:
+    """One capture: git calls inside of a view, with a git folder of our own.
+
+    The worker's git folder is only read. If it is damaged, the files still count.
+    """
+
+    def __init__(self, view: View, base: Base, exchange: Path, author: Author) -> None:
+        self._view = view
+        self._base = base
+        self._git_dir = exchange / "git"
+        self._worker = view.root / ".git"
+        self._author = author
+        objects = [base.folder / ".git" / "objects", self._worker / "objects"]
+        self._env = {
+            **NO_SETTINGS,
+            "GIT_DIR": str(self._git_dir),
+            "GIT_WORK_TREE": str(view.root),
+            "GIT_INDEX_FILE": str(self._git_dir / "index"),
+            _ALTERNATES: os.pathsep.join(map(str, objects)),
+            "GIT_AUTHOR_NAME": author.name,
+            "GIT_AUTHOR_EMAIL": author.email,
+            "GIT_COMMITTER_NAME": author.name,
+            "GIT_COMMITTER_EMAIL": author.email,
+        }
+
+    async def run(self, message: str, bundle: Path) -> Captured:
+        await self._prepare()
+        head = await self._find_head()
+        extra = await self._add_files(self._view.root, self._git_dir / "index")
+        tree = (await self._git("write-tree")).strip()
+        result = head
+        if tree != (await self._git("rev-parse", f"{head}^{{tree}}")).strip():
+            result = (await self._git("commit-tree", tree, "-p", head, "-m", message)).strip()
+        extra += await self._find_more(result)
+        parked = result
+        if extra:
+            parents = [word for commit in (result, *extra) for word in ("-p", commit)]
+            parked = (await self._git("commit-tree", tree, *parents, "-m", f"{message} (with other commits)")).strip()
+        await self._git("update-ref", OUT, parked)
+        await self._write_bundle(bundle)
+        return Captured(result, parked)
+
+    async def _add_files(self, root: Path, index: Path) -> list[str]:
+        """Add all files below `root` to an index, and return commits of repositories in
+        it.
+
+        Git adds a repository inside of another one only as the name of a commit. Its
+        files are added in place of that, unless it is a submodule.
+        """
+        env = {"GIT_WORK_TREE": str(root), "GIT_INDEX_FILE": str(index)}
+        await self._git("add", "--all", "--", ".", env=env, cwd=root)
+        listed = (await self._git("ls-files", "--stage", "-z", env=env, cwd=root)).split("\0")
+        inner = [line.partition("\t")[2] for line in listed if line.startswith(_GITLINK)]
+        found: list[str] = []
+        for number, path in enumerate(inner):
+            folder = root / path
+            if not await self._is_repository(folder):
+                continue
+            inner_index = index.with_name(f"{index.name}-{number}")
+            found += await self._add_files(folder, inner_index)
+            inner_env = {"GIT_WORK_TREE": str(folder), "GIT_INDEX_FILE": str(inner_index)}
+            tree = (await self._git("write-tree", env=inner_env, cwd=folder)).strip()
+            found.append(await self._commit_inner(folder, tree))
+            if not await self._is_submodule(root, path):
+                await self._git("update-index", "--force-remove", "--", path, env=env, cwd=root)
+                await self._git("read-tree", f"--prefix={path}/", tree, env=env, cwd=root)
+        return found
+
+    async def _is_repository(self, folder: Path) -> bool:
+        """Return whether a folder is a repository that is there with its files."""
+        done = await self._view.run("test", "-e", str(folder / ".git"), timeout=TIMEOUT)
+        return done.exit_code == 0
+
+    async def _is_submodule(self, root: Path, path: str) -> bool:
+        words = ("config", "--file", str(root / ".gitmodules"), "--get-regexp", r"^submodule\..*\.path$")
+        try:
+            listed = await self._git(*words)
+        except GitError:
+            return False
+        return path in [line.partition(" ")[2] for line in listed.splitlines()]
+
+    async def _commit_inner(self, folder: Path, tree: str) -> str:
+        """Return a commit of the files of an inner repository, with its own history."""
+        git_dir = (await git_in_view(self._view, "-C", str(folder), "rev-parse", "--absolute-git-dir")).strip()
+        try:
+            head = (await self._git("--git-dir", git_dir, "rev-parse", "--verify", "HEAD^{commit}")).strip()
+        except GitError:
+            return (await self._git("commit-tree", tree, "-m", f"Files of {folder.name}")).strip()
+        objects = os.pathsep.join([self._env[_ALTERNATES], f"{git_dir}/objects"])
+        self._env[_ALTERNATES] = objects
+        return (await self._git("commit-tree", tree, "-p", head, "-m", f"Files of {folder.name}")).strip()
+
+    async def _prepare(self) -> None:
+        if not self._git_dir.is_dir():
+            bare = {name: value for name, value in self._env.items() if not name.startswith("GIT_")}
+            await git_in_view(self._view, "init", "--quiet", "--template=", "--bare", str(self._git_dir), env=bare)
+        # In an overlay files have the numbers and times that the base's index names:
+        # only changed ones are read.
+        source = self._base.folder / ".git"
+        shutil.copy2(source / "index", self._git_dir / "index")
+        (self._git_dir / "info").mkdir(exist_ok=True)
+        if (source / "info" / "exclude").is_file():
+            shutil.copyfile(source / "info" / "exclude", self._git_dir / "info" / "exclude")
+
+    async def _find_head(self) -> str:
+        """Return the worker's commit; the start commit if its repository is damaged."""
+        try:
+            head = (await self._ask_worker("rev-parse", "--verify", "HEAD^{commit}")).strip()
+            await self._git("rev-list", "--objects", "--quiet", head, f"^{self._base.commit}")
+        except GitError:
+            return self._base.commit
+        return head
+
+    async def _find_more(self, result: str) -> list[str]:
+        """Return commits that the result does not contain: index, branches, stashes,
+        log of HEAD.
+        """
+        found: list[str] = []
+        try:
+            staged = (await self._ask_worker("write-tree")).strip()
+            tip = (await self._git("rev-parse", f"{result}^{{tree}}", f"{result}^^{{tree}}")).split()
+            if staged not in tip:
+                found.append((await self._git("commit-tree", staged, "-p", result, "-m", "The index")).strip())
+        except GitError:
+            pass  # a conflict, or a damaged repository: the files are in the result
+        try:
+            tips = set((await self._ask_worker("rev-list", "--no-walk", "--all", "--reflog")).split())
+        except GitError:
+            return found
+        for tip in sorted(tips - await self._known_tips()):
+            excluded = [f"^{one}" for one in (self._base.commit, result, *found)]
+            try:
+                new = (await self._git("rev-list", "--max-count=1", tip, *excluded)).strip()
+            except GitError:
+                continue  # its objects are not complete
+            if new:
+                found.append(tip)
+        return found
+
+    async def _known_tips(self) -> set[str]:
+        """Return the tips of the user's branches, which the base has too."""
+        own = self._base.folder / ".git"
+        listed = await run_git("rev-list", "--no-walk", "--all", cwd=own, env={"GIT_DIR": str(own)})
+        return set(listed.split())
+
+    async def _write_bundle(self, bundle: Path) -> None:
+        try:
+            await self._git("bundle", "create", "--quiet", str(bundle), OUT, f"^{self._base.commit}")
+        except GitError as error:
+            if "empty bundle" not in error.reason:
+                raise
+
+    async def _git(self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
+        return await git_in_view(self._view, *SAFE, *arguments, env={**self._env, **(env or {})}, cwd=cwd)
+
+    async def _ask_worker(self, *arguments: str) -> str:
+        env = {**NO_SETTINGS, "GIT_DIR": str(self._worker), "GIT_WORK_TREE": str(self._view.root)}
+        return await git_in_view(self._view, *SAFE, *arguments, env=env)

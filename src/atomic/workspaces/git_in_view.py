@@ -1,0 +1,47 @@
+"""Run git in a workspace, and bring commits out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from atomic.git import GitError, Repository
+from atomic.processes import ExecError
+from atomic.workspaces.views import View
+
+OUT = "refs/atomic/out"  # the commit that leaves a workspace
+TIMEOUT = 600.0
+NO_SETTINGS = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_EDITOR": ":",
+    "LC_ALL": "C",
+}
+# Settings that a repository could use to start programs are off, whoever wrote them.
+SAFE = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false")
+
+
+async def git_in_view(
+    view: View, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> str:
+    """Run git in a view. Raises GitError."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = await view.run("git", *arguments, env={**inherited, **(env or {})}, timeout=TIMEOUT, cwd=cwd)
+    except ExecError as error:
+        raise GitError(arguments, str(error)) from error
+    if done.exit_code != 0:
+        raise GitError(arguments, done.stderr.strip() or f"exit code {done.exit_code}")
+    return done.stdout
+
+
+async def fetch_bundle(repository: Repository, bundle: Path, ref: str) -> None:
+    """Bring the commit of a bundle into the user's repository."""
+    words = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(bundle), f"+{OUT}:{ref}")
+    await repository.git("-c", "fetch.fsckObjects=true", *words, env={"GIT_ALLOW_PROTOCOL": "file"})
+    await asyncio.to_thread(bundle.unlink)
