@@ -105,6 +105,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_turns: int | None = None  # calls of the model per prompt
     resume: str | None = None
     fork: bool = False  # with `resume`: continue a copy with a new id
+    # Words before the command of the agent's program, which start it in a workspace.
+    launcher: Sequence[str] = ()
     env: Mapping[str, str] | None = None  # overrides variables of the agent's program
     record: str | PathLike[str] | None = None
     trusted: bool = False  # hooks, plugins and MCP servers of the project may run

@@ -8,7 +8,8 @@ This file is a program of its own. It runs without Atomic's packages:
 `hold` makes the view that SPEC (JSON) describes, prints the number of its first process
 and keeps it until standard input ends. Process 1 of the view then ends, and with it the
 kernel ends all others and removes the mounts. `enter` runs a program inside and ends
-with its exit code.
+with its exit code. FOLDER is the current folder of the program; `.` is the one that has
+the path of the folder in which `enter` was started.
 """
 
 from __future__ import annotations
@@ -156,6 +157,8 @@ def _mount_processes() -> None:
 def _enter(first: int, folder: str, argv: list[str]) -> int:
     """Run a program in the view of process `first`, and return its exit code."""
     kinds = [("user", NEW_USER), ("mnt", NEW_MOUNTS), ("pid", NEW_PROCESSES)]
+    if folder == ".":
+        folder = os.getcwd()
     # All are opened first: after the second step /proc belongs to the view.
     entered = [(_open_other(first, name), flag) for name, flag in kinds]
     for file, flag in entered:

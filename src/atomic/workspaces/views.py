@@ -32,6 +32,15 @@ class View:
         # A variable that programs must get, so that their children can be found.
         self.variables = dict(mark or {})
 
+    @property
+    def launcher(self) -> list[str]:
+        """Return the words that start a command in this view, in the folder of the same
+        path.
+        """
+        if self._first is None:
+            return []
+        return [*_PYTHON, str(_PROGRAM), "enter", str(self._first), "."]
+
     def command(self, *argv: str, cwd: Path | None = None) -> list[str]:
         """Return the command that starts a program in this view."""
         if self._first is None:

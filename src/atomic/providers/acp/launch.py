@@ -29,7 +29,7 @@ class Launch:
         """Take the server of custom tools as `tools`. Raise ProviderError."""
         self.agent = agent
         self.options = options
-        self.argv = list(command_line(agent))
+        self.argv = [*options.launcher, *command_line(agent)]
         if agent.known.model_flag and options.model:
             self.argv += [agent.known.model_flag, options.model]
         self.cwd = Path(options.cwd if options.cwd is not None else os.getcwd()).absolute()

@@ -94,7 +94,7 @@ class Launch:
         secrets in a command line.
         """
         options = self.options
-        words = [str(self.program), *_ALWAYS, *origin.words()]
+        words = [*options.launcher, str(self.program), *_ALWAYS, *origin.words()]
         if options.tools is not None:
             words.append(f"--tools={','.join(self._tools(options.tools))}")
         words.append(f"--disallowedTools={','.join(self._denied())}")

@@ -85,7 +85,7 @@ def set_up(program: Path, options: SessionOptions, settings: Settings) -> Setup:
     arguments = {name: value for name, value in arguments.items() if value is not None}
     if options.trusted:
         env["COPILOT_ALLOW_ALL"] = "true"
-    line = CommandLine(str(program), tuple(args), tuple(sorted(env.items())))
+    line = CommandLine(str(program), tuple(args), tuple(sorted(env.items())), tuple(options.launcher))
     return Setup(line, arguments, model, tools, denied, has_login(env))
 
 

@@ -40,6 +40,7 @@ class CommandLine(msgspec.Struct, frozen=True):
     program: str
     args: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
+    launcher: tuple[str, ...] = ()  # words before the command
 
 
 class Server:
@@ -148,7 +149,8 @@ async def _serving(line: CommandLine) -> AsyncGenerator[Server]:
     try:
         # Not in a project's folder: sessions of other projects must not get its
         # settings.
-        async with running(line.program, *line.args, *_FLAGS, cwd="/", env={**dict(line.env), **mark}) as program:
+        words = (*line.launcher, line.program, *line.args, *_FLAGS)
+        async with running(*words, cwd="/", env={**dict(line.env), **mark}) as program:
             server = Server(program)
             try:
                 await server.start()

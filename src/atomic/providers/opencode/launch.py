@@ -49,6 +49,7 @@ _UNTRUSTED_CONTENT = {"formatter": False, "lsp": False}
 class ServerPlan:
     """How to start a server."""
 
+    launcher: tuple[str, ...]  # words before the command
     program: str
     args: tuple[str, ...]
     env: Mapping[str, str]  # without the configuration
@@ -62,7 +63,7 @@ class ServerPlan:
         """Return the identity of the plan; equal tools are the same objects."""
         content = msgspec.json.encode(self.content)
         own = tuple(id(tool) for tool in self.given)
-        return self.program, self.args, frozenset(self.env.items()), content, own, self.liveness
+        return self.launcher, self.program, self.args, frozenset(self.env.items()), content, own, self.liveness
 
     def environment(self, tools: ToolServer | None, folder: Path) -> dict[str, str]:
         """Return the program's environment.
@@ -87,6 +88,7 @@ def plan_server(program: str, settings: Settings, options: SessionOptions, *, li
         env |= _UNTRUSTED_ENVIRONMENT
     env.pop(CONTENT, None)
     return ServerPlan(
+        launcher=tuple(options.launcher),
         program=program,
         args=tuple(own.args),
         env=env,

@@ -160,7 +160,7 @@ async def _running(plan: ServerPlan, env: Mapping[str, str]) -> AsyncGenerator[P
     # Not in a project's folder: sessions of other projects must not get its settings.
     arguments = ("serve", "--hostname", "127.0.0.1", "--port", "0", *plan.args)
     try:
-        async with running(plan.program, *arguments, cwd="/", env=env, stdin=False) as program:
+        async with running(*plan.launcher, plan.program, *arguments, cwd="/", env=env, stdin=False) as program:
             yield program
     except ExecError as error:
         raise ProgramFailedError(str(error), provider="opencode") from error
