@@ -24,6 +24,7 @@ from atomic.workspaces import (
 from tests.support.processes import is_alive
 from tests.support.repositories import commit, git, new_repository, write
 from tests.support.waits import eventually
+from tests.workspaces.kinds import KINDS, OVERLAYS, kind_name
 
 ADA = Author("Ada", "ada@example.org")
 BRANCH = "atomic/3f2a9c1e"
@@ -58,12 +59,11 @@ class Place:
         return git(self.project, *words)
 
 
-@pytest.fixture(params=["overlay", "clone"])
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+@pytest.fixture(params=KINDS, ids=kind_name)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     project = new_repository(tmp_path / "project", FILES)
     write(project, {"node_modules/x/index.js": "dependency\n", ".env": "KEY=1\n", "draft.txt": "draft\n", "x.log": "x"})
-    isolation = await choose_isolation(request.param, tmp_path / "home" / "workspaces", project)
-    return Place(tmp_path, project, isolation)
+    return Place(tmp_path, project, request.param)
 
 
 async def shell(workspace: Workspace, script: str) -> str:
@@ -86,9 +86,9 @@ async def test_a_workspace_has_the_commit_and_the_dependencies_and_not_the_users
     assert listed == "one\ndependency\nKEY=1\na.txt\nnode_modules\nsrc\n"
 
 
-async def test_an_overlay_shows_the_project_at_its_own_path(tmp_path: Path) -> None:
+@pytest.mark.parametrize("isolation", OVERLAYS, ids=kind_name)
+async def test_an_overlay_shows_the_project_at_its_own_path(tmp_path: Path, isolation: Isolation) -> None:
     project = new_repository(tmp_path / "project", FILES)
-    isolation = await choose_isolation("overlay", tmp_path / "home", project)
     place = Place(tmp_path, project, isolation)
     workspace = await place.workspace()
     await shell(workspace, f"echo changed > {project}/a.txt; rm -r {project}/src")
@@ -201,7 +201,8 @@ def _children(pid: int) -> list[int]:
     return [int(word) for word in done.stdout.split()]
 
 
-async def test_a_killed_owner_leaves_no_process_and_no_mount(tmp_path: Path) -> None:
+@pytest.mark.parametrize("isolation", OVERLAYS, ids=kind_name)
+async def test_a_killed_owner_leaves_no_process_and_no_mount(tmp_path: Path, isolation: Isolation) -> None:
     project = new_repository(tmp_path / "project", FILES)
     script = """
 import asyncio, sys
@@ -214,7 +215,6 @@ async def main():
         await asyncio.sleep(3600)
 asyncio.run(main())
 """
-    isolation = await choose_isolation("overlay", tmp_path / "home", project)
     lower = new_repository(tmp_path / "lower", FILES)
     words = [sys.executable, "-c", script, str(project), str(lower), str(tmp_path / "layer"), str(isolation.own_user)]
     owner = subprocess.Popen(words, stdout=subprocess.PIPE)
@@ -228,9 +228,9 @@ asyncio.run(main())
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 
-async def test_a_worker_cannot_reach_the_base_or_another_layer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("isolation", OVERLAYS, ids=kind_name)
+async def test_a_worker_cannot_reach_the_base_or_another_layer(tmp_path: Path, isolation: Isolation) -> None:
     project = new_repository(tmp_path / "project", FILES)
-    isolation = await choose_isolation("overlay", tmp_path / "home", project)
     place = Place(tmp_path, project, isolation)
     first = await place.workspace("1")
     await place.workspace("2")

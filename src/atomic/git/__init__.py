@@ -12,6 +12,7 @@ Public modules: `calls`.
 
 from atomic.git.addresses import RemoteAddress, read_address
 from atomic.git.apply import PatchError, apply_changes
+from atomic.git.apply_elsewhere import apply_changes_in
 from atomic.git.calls import GitError
 from atomic.git.folder_changes import Changes, FileWatch, watch_folder
 from atomic.git.patches import split_mail, split_patch
@@ -33,6 +34,7 @@ __all__ = [
     "Repository",
     "SnapshotStore",
     "apply_changes",
+    "apply_changes_in",
     "find_repository",
     "read_address",
     "read_refs",

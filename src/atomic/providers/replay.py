@@ -111,17 +111,21 @@ class ReplayProvider(LiveProvider):
             self._used.append(at)
             return calls[at]
 
-    async def make_changes(self, folder: Path, call: RecordedCall) -> None:
-        """Change the files as the call did.
+    async def make_changes(self, folder: Path, call: RecordedCall, launcher: Sequence[str] = ()) -> None:
+        """Change the files as the call did, in a workspace by a program in it.
 
         Raise PatchError and change nothing on failure.
         """
         if not call.has_changed_files:
             return
-        from atomic.git import apply_changes
+        from atomic.git import apply_changes, apply_changes_in
 
         async with self._applying:
-            self._commits.update(await apply_changes(folder, call.changes, own_commits=self._commits))
+            if launcher:
+                made = await apply_changes_in(launcher, folder, call.changes, own_commits=self._commits)
+            else:
+                made = await apply_changes(folder, call.changes, own_commits=self._commits)
+            self._commits.update(made)
 
     async def models(self) -> Sequence[ModelInfo]:
         """Return the models of the recorded sessions. Raise RecordingError."""
@@ -227,7 +231,8 @@ class ReplaySession(LiveSession):
 
     async def _end(self, call: RecordedCall, end: TurnEnded, turn: Turn) -> None:
         try:
-            await undisturbed(self._player.make_changes(Path(self.options.cwd or Path.cwd()), call))
+            folder = Path(self.options.cwd or Path.cwd())
+            await undisturbed(self._player.make_changes(folder, call, self.options.launcher))
         except AtomicError as error:
             reason = f"The recorded file changes cannot be applied: {error}"
             turn.end(EndReason.ERROR, text=end.text, usage=end.usage, error=reason)

@@ -1,8 +1,8 @@
 """Ralph: plan, work, check, review and fix until the work is done and proven, or the
 user must decide.
 
-It is a workflow like any other, built with what workflow authors import; no other room
-knows it. Start reading in `workflow.py`, then `task_nodes.py`. The roles' instructions
+It is a workflow like any other. Only the catalog of workflows and `atomic salvage` know
+it by name. Start reading in `workflow.py`, then `task_nodes.py`. The roles' instructions
 are in `entities/builtin/agents/`, the data of each prompt in `prompts.py`, the report
 in `report.py`.
 
