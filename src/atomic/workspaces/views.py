@@ -25,12 +25,19 @@ _PYTHON = (sys.executable, "-I", "-S", "-B")
 class View:
     """A place where programs see the files of a workspace at `root`."""
 
-    def __init__(self, root: Path, *, first: int | None = None, mark: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, root: Path, project: Path, *, first: int | None = None, mark: Mapping[str, str] | None = None
+    ) -> None:
         self.root = root
+        self._project = project
         # The first process of the namespaces; None: there are none.
         self._first = first
         # A variable that programs must get, so that their children can be found.
         self.variables = dict(mark or {})
+
+    def path_of(self, folder: Path) -> Path:
+        """Return where a folder of the user's checkout is in this view."""
+        return self.root / folder.relative_to(self._project)
 
     @property
     def launcher(self) -> list[str]:
@@ -120,17 +127,20 @@ async def open_overlay(
             if not said.isdigit():
                 reason = said.removeprefix("error ") or holder.stderr_tail.rpartition("\n")[2]
                 raise WorkspaceError(f"A private view of {root} cannot be made: {reason}")
-            yield View(root, first=int(said))
+            yield View(root, root, first=int(said))
     except (ExecError, TimeoutError) as error:
         raise WorkspaceError(f"A private view of {root} cannot be made: {error}") from error
 
 
 @asynccontextmanager
-async def open_folder(folder: Path) -> AsyncGenerator[View]:
-    """Use a folder as it is. At the end, processes started in the view are killed."""
+async def open_folder(folder: Path, project: Path) -> AsyncGenerator[View]:
+    """Use a copy of a project as it is.
+
+    At the end, processes started in the view are killed.
+    """
     mark = new_mark()
     try:
-        yield View(folder, mark=mark)
+        yield View(folder, project, mark=mark)
     finally:
         await end_marked(mark)
 

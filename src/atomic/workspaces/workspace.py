@@ -124,7 +124,7 @@ class Workspace:
 
     def _open(self, visible: Mapping[Path, bool]) -> AbstractAsyncContextManager[View]:
         if not self.is_overlay:
-            return open_folder(self._copy)
+            return open_folder(self._copy, self.base.root)
         return open_overlay(
             self.base.root,
             self.base.folder,
