@@ -104,11 +104,65 @@ async def test_a_kill_during_a_turn_leaves_its_work_and_nothing_that_came_later(
 async def test_a_kill_during_a_turn_does_not_make_the_users_edit_its_work(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, worker("1", KILL, times=1), worker("1"), APPROVE)
     assert (await sandbox.ralph("--verify", "true", GOAL)).exit_code == -9
-    alive = sandbox.session / "alive"
-    os.utime(alive, (alive.stat().st_atime, alive.stat().st_mtime - 60))  # a minute passes
+    a_minute_passes(sandbox)
     edit_readme(sandbox)
     assert (await sandbox.resume()).status == ("blocked", "stuck", 5)
     assert sandbox.evidence("1")["changed_files"] == []
+
+
+def a_minute_passes(sandbox: Sandbox) -> None:
+    alive = sandbox.session / ALIVE
+    os.utime(alive, (alive.stat().st_atime, alive.stat().st_mtime - 60))
+
+
+async def test_files_that_the_user_makes_after_a_kill_are_protected_from_the_resumed_worker(tmp_path: Path) -> None:
+    """A new file, a changed one and a deleted one, as after a pause."""
+    careless = worker("2", {"sh": "rm mine.txt"}, {"write": {"part2.txt": "part 2\n"}}, times=1)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), worker("2", KILL, times=1), careless, writing("2"), APPROVE)
+    (sandbox.project / "old.txt").write_text("old\n")
+    sandbox.commit_all("Add a file")
+    assert (await sandbox.ralph("--verify", "true", GOAL)).exit_code == -9
+    a_minute_passes(sandbox)
+    (sandbox.project / "mine.txt").write_text("mine\n")
+    (sandbox.project / "old.txt").unlink()
+    edit_readme(sandbox)
+    outcome = await sandbox.resume()
+    assert outcome.status == DONE
+    [_, resumed, again] = [one["prompt"] for one in sandbox.prompts if one.get("task") == "2"]
+    assert "These files are uncommitted work of the user: `README.md`, `mine.txt`, `old.txt`." in resumed
+    assert "`mine.txt` was deleted" in again
+    assert "your uncommitted work was touched by a turn or by you: `mine.txt` was deleted" in outcome.end["message"]
+    assert "`mine.txt` was deleted" in sandbox.report.partition("\n")[0]
+    assert (await sandbox.user.atomic("salvage", sandbox.session.name)).exit_code == 0
+    assert (sandbox.project / "mine.txt").read_text() == "mine\n"
+    assert not (sandbox.project / "old.txt").exists()
+
+
+@pytest.mark.ci
+async def test_a_draft_that_is_deleted_after_a_kill_is_not_blamed_on_the_worker_and_can_be_restored(
+    tmp_path: Path,
+) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), worker("2", KILL, times=1), writing("2"), APPROVE)
+    (sandbox.project / "draft.md").write_text("a draft\n")
+    assert (await sandbox.ralph("--verify", "true", GOAL)).exit_code == -9
+    a_minute_passes(sandbox)
+    (sandbox.project / "draft.md").unlink()
+    assert (await sandbox.resume()).status == DONE
+    assert workers(sandbox) == ["worker 1 1", "worker 2 1", "worker 2 1"]
+    assert "your uncommitted work was touched" not in sandbox.report
+    assert "draft.md" in sandbox.report
+    salvage = await sandbox.user.atomic("salvage", sandbox.session.name)
+    assert salvage.exit_code == 0
+    assert [path.read_text() for path in sandbox.project.glob("draft.md*")] == ["a draft\n"]
+
+
+async def test_files_of_a_killed_turn_are_not_the_users(tmp_path: Path) -> None:
+    dying = worker("1", {"write": {"part1.txt": "half\n"}}, KILL, times=1)
+    sandbox = Sandbox(tmp_path, PLAN, dying, writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).exit_code == -9
+    assert (await sandbox.resume()).status == DONE
+    assert "uncommitted work of the user" not in sandbox.prompts[2]["prompt"]
+    assert sandbox.evidence("1")["changed_files"] == ["part1.txt"]
 
 
 @pytest.mark.ci
@@ -137,6 +191,18 @@ async def test_a_finished_task_that_the_user_reverts_during_a_pause_is_named_and
     assert workers(sandbox) == ["worker 1 1", "worker 2 1", "worker 3 1"]
     assert not (sandbox.project / "part1.txt").exists()
     assert "**Its changes were undone while no agent worked.**" in sandbox.report
+    assert "undone while no agent worked: the changes of task `1`" in sandbox.report.partition("\n")[0]
+
+
+async def test_a_finished_task_that_the_user_reverts_after_a_kill_is_named(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), worker("2", KILL, times=1), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).exit_code == -9
+    a_minute_passes(sandbox)
+    sandbox.git("revert", "--no-edit", "HEAD")
+    outcome = await sandbox.resume()
+    assert outcome.status == DONE
+    assert "the changes of task 1 were undone while no agent worked; the run does not do it again" in outcome.warnings
+    assert "undone while no agent worked: the changes of task `1`" in outcome.end["message"]
     assert "undone while no agent worked: the changes of task `1`" in sandbox.report.partition("\n")[0]
 
 

@@ -54,6 +54,7 @@ from atomic.ralph.users_files import (
     list_again,
     list_users_files,
     prompt_to_restore_files,
+    with_deleted_versions,
     with_old_troubles,
     with_versions,
 )
@@ -100,7 +101,7 @@ class Checkout:
             await self._watched.keep_existing(self._run.cwd, now, "git init && git add -A && git commit")
             return
         if (known := self._known()) is not None and self._were_checks_cut():
-            await self._recover_checks(known, repository)
+            await self._recover_checks(known, repository, now)
         before = self.files
         position = await position_of(repository)
         if warning := place_warning(position, is_bisect=repository.operation() == "bisect"):
@@ -132,7 +133,7 @@ class Checkout:
         repository = find_repository(self._run.cwd)
         if known is not None and repository is not None and not self._others(""):
             if self._were_checks_cut():
-                await self._recover_checks(known, repository)
+                await self._recover_checks(known, repository, before)
             elif known.seen is not None:
                 await self._adopt(known.seen, repository, before)
             await self._refs.begin(repository, known.allowed.branch)
@@ -174,11 +175,11 @@ class Checkout:
         """Return whether Atomic was killed while checks ran."""
         return bool(self._facts.get(CHECKING)) and not _open_checks[self._run.session]
 
-    async def _recover_checks(self, known: Known, repository: Repository) -> Known:
+    async def _recover_checks(self, known: Known, repository: Repository, snapshot: FolderSnapshot) -> Known:
         """Separate changes of the user's files by killed checks from later changes by
         the user.
         """
-        known = await self._adopt_after_kill(known, repository)
+        known = await self._adopt_after_kill(known, repository, snapshot)
         await self._report_checks(known, repository)
         self._facts.set(CHECKING, False)
         return known
@@ -193,19 +194,20 @@ class Checkout:
         """
         repository = self._repository()
         if (known := self._known()) is not None and repository is not None and not self._others(task):
+            before = await self._run.snapshots.take()
             if (seen := known.seen) is not None:
                 now = await position_of(repository)
                 if not is_repair or now != seen.position:
                     known = await self._moved(known, seen.position, now, repository)
                 if self._were_checks_cut():
-                    known = await self._recover_checks(known, repository)
+                    known = await self._recover_checks(known, repository, before)
                 else:
-                    await self._adopt(seen, repository)
+                    await self._adopt(seen, repository, before)
             else:
-                known = await self._adopt_after_kill(known, repository)
+                known = await self._adopt_after_kill(known, repository, before)
                 await self._refs.end(repository, task, known.allowed.branch)
             await self._refs.begin(repository, known.allowed.branch)
-            self._note(msgspec.structs.replace(known, seen=None, reported=None))
+            self._note(msgspec.structs.replace(known, seen=None, tree=before.tree, reported=None))
         if cut := await self.hidden.begin_turn():
             what = f"{cut} and the folders after it are not watched"
             self._run.say(f"This project is too large to watch every file that git ignores: {what}")
@@ -287,13 +289,11 @@ class Checkout:
             code=REASON,
         )
 
-    async def _adopt(self, seen: Seen, repository: Repository, snapshot: FolderSnapshot | None = None) -> None:
+    async def _adopt(self, seen: Seen, repository: Repository, snapshot: FolderSnapshot) -> None:
         """Attribute the changes since then to the user: no turn has run."""
         position = await position_of(repository)
         if position.head is None:
             return
-        if snapshot is None:
-            snapshot = await self._run.snapshots.take()
         before = FolderSnapshot(None, seen.tree)
         await note_undone_tasks(self._run, before, snapshot)
         staged = await self._watched.staged(repository, position)
@@ -313,25 +313,30 @@ class Checkout:
             if files != self.files:
                 self._facts.set(FACT, to_fact(files))
 
-    async def _adopt_after_kill(self, known: Known, repository: Repository) -> Known:
-        """Attribute changes after a killed turn's last sign of life to the user.
-
-        The time of a deletion is unknown: it is attributed to the turn, and the copy of
-        the file is kept.
+    async def _adopt_after_kill(self, known: Known, repository: Repository, snapshot: FolderSnapshot) -> Known:
+        """Attribute changes after the last sign of life of a killed turn, or of killed
+        checks, to the user.
         """
         end = last_sign_of_life(self._run.session)
         allowed = known.allowed
         now = await position_of(repository)
-        changed = await asyncio.to_thread(changed_after, repository.root, list(self.files.files), end)
+        if now.head is None:
+            return known
+        tree = known.tree if known.seen is None else known.seen.tree
+        before = FolderSnapshot(None, tree or snapshot.tree)  # older versions of Atomic did not record it
+        paths = {*self.files.files, *await self._run.snapshots.changed_names(before, snapshot)}
+        changed = await asyncio.to_thread(changed_after, repository.root, paths, end)
         if allowed.head is not None and allowed.head != now.head:
             last = await last_of_turn(repository, allowed, now, end)
             if last is not None:
-                changed |= await repository.differing(last, str(now.head))
+                changed |= await repository.differing(last, now.head)
             if last == allowed.head:
                 known = msgspec.structs.replace(known, allowed=now)
-        if changed and now.head is not None:
-            uncommitted = await self._run.snapshots.uncommitted_names(await self._run.snapshots.take())
-            files = await list_again(self.files, repository, now.head, uncommitted, changed, self._watched.store)
+        await note_undone_tasks(self._run, before, snapshot, by_user=changed)
+        if changed:
+            old = with_deleted_versions(self.files, changed, self._watched.store, time.time())
+            uncommitted = await self._run.snapshots.uncommitted_names(snapshot)
+            files = await list_again(old, repository, now.head, uncommitted, changed, self._watched.store)
             self._facts.set(FACT, to_fact(files))
         return known
 

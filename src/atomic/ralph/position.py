@@ -50,6 +50,7 @@ class Known(msgspec.Struct, frozen=True):
 
     allowed: Position = msgspec.field(name="good")  # the last position that was allowed
     seen: Seen | None = None  # None while a turn runs
+    tree: str = ""  # of all files when the turn that runs began
     hooks: list[str] = []  # that may refuse a commit
     uncommitted: list[str] = []  # files in no commit, if there are such hooks
     reported: Position | None = msgspec.field(name="told", default=None)  # the position of the last pause

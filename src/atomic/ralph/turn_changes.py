@@ -8,7 +8,6 @@ evidence.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -90,9 +89,11 @@ def changed_at(path: Path) -> float:
     return 0.0
 
 
-def changed_after(root: Path, paths: Sequence[str], end: float) -> set[str]:
-    """Return the existing files that were changed after this time."""
-    return {path for path in paths if os.path.lexists(root / path) and changed_at(root / path) > end}
+def changed_after(root: Path, paths: Iterable[str], end: float) -> set[str]:
+    """Return the files that were changed after this time, or deleted from a folder that
+    was.
+    """
+    return {path for path in paths if changed_at(root / path) > end}
 
 
 def last_sign_of_life(session: Path) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from atomic.git import FolderSnapshot
@@ -16,9 +16,17 @@ def undone_tasks(facts: Mapping[str, Any]) -> list[str]:
     return facts.get(_FACT, [])
 
 
-async def note_undone_tasks(run: RunFolder, before: FolderSnapshot, now: FolderSnapshot) -> None:
-    """Record finished tasks whose changes are gone; no turn has run since `before`."""
+async def note_undone_tasks(
+    run: RunFolder, before: FolderSnapshot, now: FolderSnapshot, *, by_user: Set[str] | None = None
+) -> None:
+    """Record finished tasks whose changes are gone.
+
+    No turn has run since `before`, or only the files in `by_user` have changed while
+    none ran.
+    """
     changed = await _changed_paths(run, before, now)
+    if by_user is not None:
+        changed &= by_user
     undone = undone_tasks(run.facts)
     for id, proof in run.evidence.items():
         spans = run.spans(id)

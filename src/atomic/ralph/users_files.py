@@ -78,7 +78,7 @@ class UsersFiles(msgspec.Struct, frozen=True):
     unlisted: int = 0  # files beyond the limit
     troubles: dict[str, Trouble] = {}
     unreadable: list[str] = []  # submodules that git cannot read
-    versions: dict[str, list[Version]] = {}  # content that a worker had to replace
+    versions: dict[str, list[Version]] = {}  # content that was replaced or deleted
     committed: dict[str, str] = {}  # file to commit, for commits during turns that have only files of the user
 
     @property
@@ -124,6 +124,20 @@ def with_versions(known: UsersFiles, troubles: Mapping[str, Trouble], store: Sto
         is_new = content != known.files[path].content and content not in {one.content for one in old}
         if is_new and content != DELETED and store.can_give(content):
             versions[path] = [*old, Version(content, mode_of(Path(known.root) / path), now)]
+    return msgspec.structs.replace(known, versions=versions)
+
+
+def with_deleted_versions(known: UsersFiles, paths: Collection[str], store: Store, now: float) -> UsersFiles:
+    """Record the content of those files that are gone, if the store has it.
+
+    After a kill only the times of their folders show who has deleted them, so the
+    report names them.
+    """
+    versions = dict(known.versions)
+    for path, file in known.files.items():
+        is_gone = path in paths and content_of(Path(known.root) / path) == DELETED
+        if is_gone and path not in known.troubles and store.has(file.content):
+            versions[path] = [*versions.get(path, []), Version(file.content, file.mode, now)]
     return msgspec.structs.replace(known, versions=versions)
 
 
