@@ -291,6 +291,14 @@ class Budget:
             return None
         return max(0.0, end - self._watch.seconds) + 0.001  # so that the limit is passed, not only reached
 
+    @property
+    def time_reached(self) -> CapReached | None:
+        """Return the cap if `--max-time` is over, so that no new step may begin."""
+        limit = self.caps.max_time
+        if limit is None or self._watch.seconds < limit:
+            return None
+        return CapReached("max_time", limit, self._watch.seconds, run=self._run)
+
     def overtime(self, what: str) -> CapReached | None:
         """Return the cap if `what` continues after `--max-time` and its grace.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from atomic.base.step_names import split_first, without_items
+from atomic.graph import Suspend
 from atomic.loading.run_changes import RunChanges
 from atomic.providers.base import Capabilities, SessionOptions
 from atomic.providers.errors import UnsupportedError
@@ -65,10 +66,19 @@ class RunRuntime:
         self._providers: dict[str | None, AgentProvider] = {}
         self._models: dict[str, Sequence[str]] = {}
         self._choosing = asyncio.Lock()
+        # For the engine, which asks before each step. None: nothing to ask.
+        self.pause_before_step = None if host.caps.max_time is None else self._pause_before_step
 
     @property
     def workflows(self) -> Workflows:
         return self.host.library.workflows
+
+    def _pause_before_step(self) -> Suspend | None:
+        reached = self.budget.time_reached
+        if reached is None:
+            return None
+        self.events.cap_reached(reached)
+        return Suspend(str(reached), code=reached.kind, begun=False, remedy=reached.remedy)
 
     def bound_to(self, ctx: StepContext) -> StepRuntime:
         """Return the view of one step."""

@@ -81,6 +81,8 @@ class Run:
     ) -> None:
         self.execution_id = execution_id
         self.deps = deps
+        # Asked before each step: why the run must pause there, if it must.
+        self.pause: Callable[[], Suspend | None] | None = getattr(deps, "pause_before_step", None)
         self.writer = writer
         self.history = history
         self.listening = False

@@ -158,6 +158,8 @@ class Token:
                 at = ops[self.pc]
             op: StepOp = at  # pyright: ignore[reportAssignmentType]  # its kind says so; a cast would be a call
             node_id = scope.public_id(op.id) if scope.qualified else op.id
+            if run.pause is not None and self._pauses_before(node_id):
+                continue
             if scope.counted and run.budget >= 0:
                 if run.budget == 0:
                     self._catch(NodeError(node_id, f"max_steps ({run.max_steps}) exceeded"))
@@ -232,6 +234,15 @@ class Token:
         if self.failure is not None and not self.suspended:
             raise self.failure
         return None
+
+    def _pauses_before(self, node_id: str) -> bool:
+        """Return whether the host pauses the run now. The step does not begin then."""
+        pause = None if self.run.pause is None else self.run.pause()
+        if pause is None:
+            return False
+        pause.node_id = node_id
+        self.suspended = [pause]
+        return True
 
     async def _record(
         self, op: StepOp, node_id: str, n: int, attempt: int, outcome: Outcome,
