@@ -275,6 +275,19 @@ async def test_no_function_begins_after_the_time_cap(player: Player) -> None:
     assert ledger.read_text().split() == ["1", "2", "3"]
 
 
+@pytest.mark.ci
+async def test_the_time_of_a_killed_process_counts(player: Player) -> None:
+    notes = ((7.0, {"type": "notice", "text": "seven"}), (9.0, {"type": "notice", "text": "nine"}))
+    await player.plays(call(1, *notes), call(2, *notes), call(3, *notes))
+    async with player.running("--max-time", "10m"):
+        await player.writes("seven", file="logs/events.jsonl")
+    code, ended = await player.resume("--max-time", "3s")
+    assert (code, ended["status"], ended["reason"]) == (6, "paused", "max_time")
+    assert [one for one in player.said if one["type"] == "node_started"] == []  # at once
+    (limit,) = [one for one in player.said if one["type"] == "limit_reached"]
+    assert float(str(limit["spent"])) >= 5
+
+
 async def test_a_flag_overrides_the_caps_of_the_configuration(player: Player) -> None:
     await player.plays(call(1), call(2), call(3))
     player.user.sets("[caps]\nmax_cost = 0.5\n")

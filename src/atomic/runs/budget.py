@@ -40,6 +40,7 @@ from atomic.sessions.facts import Facts
 
 TOKENS_PER_DOLLAR = 100_000  # if neither a price nor a token cap is known: dearer than nearly every model
 DOLLARS_PER_TOKEN = 5e-6  # until an agent that reports a price at the end of its turns has reported one
+_KEEP_SECONDS = 5.0  # of work between two notes of the time in the journal
 _OVERTIME = 5.0  # seconds for turns and checks to end by themselves
 
 
@@ -137,6 +138,7 @@ class Budget:
         self._live: list[TurnSpending] = []
         self._changed = asyncio.Event()
         self._watch = _Stopwatch(clock)
+        self._kept_seconds = 0.0  # the seconds of work that the journal has
         self._warned: set[str] = set()
 
     def open(self, facts: Facts, *, before: Amount | None = None) -> None:
@@ -152,6 +154,7 @@ class Budget:
         past = read_past(facts)
         self._settled += past.spent.amount
         self._watch.add(past.spent.seconds)
+        self._kept_seconds = self._watch.seconds
         self.rate_limits.open(facts)
         for known in (self._dearest, self._finished):
             known.update({role: amount.at_least(known.get(role, Amount())) for role, amount in past.dearest.items()})
@@ -367,6 +370,7 @@ class Budget:
             return
         worked = round(self._watch.seconds, 3)
         write_call(self._facts, msgspec.structs.replace(turn.call, worked=worked))
+        self._kept_seconds = worked
         turn.written = turn.call
 
     def _write_if_possible(self, turn: TurnSpending) -> None:
@@ -421,6 +425,18 @@ class Budget:
             yield
         finally:
             self._watch.work(1)
+
+    def keep_time(self) -> None:
+        """Keep the seconds so far, every few seconds, so that a kill loses few of them.
+
+        If that fails, keep the work: the next step cannot be recorded then.
+        """
+        seconds = self._watch.seconds
+        if self._facts is None or seconds < self._kept_seconds + _KEEP_SECONDS:
+            return
+        self._kept_seconds = seconds
+        with suppress(JournalError, RunOwnedError):
+            self._facts.set(WORKED, round(seconds, 3))
 
     def stop(self) -> None:
         """Stop the clock and keep the seconds that the run took.

@@ -407,9 +407,12 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         return result
 
     async def _watch_time(self) -> None:
-        """Interrupt functions of the workflow that run after `--max-time` and its grace."""
-        while self._host.caps.max_time is not None and self._overtime is None:
+        """Keep the working time, and interrupt functions of the workflow that run after
+        `--max-time` and its grace.
+        """
+        while self._overtime is None:
             await asyncio.sleep(POLL_SECONDS)
+            self._runtime.budget.keep_time()
             self._overtime = self._runtime.budget.overtime(f"the step {self._events.running}")
             if self._overtime is not None and self._streaming is not None:
                 self._streaming.cancel()
