@@ -115,6 +115,37 @@ async def test_no_planted_secret_of_a_turn_is_printed_into_a_pipe(
         assert done.stdout.endswith("\ncode: token = my_token\n")  # a program in an answer still runs
 
 
+@pytest.mark.parametrize("first", [1, 3, 9, 21])
+@pytest.mark.parametrize("kind", ["tool_started", "tool_ended"])
+async def test_a_secret_that_a_tool_call_splits_is_redacted(user: User, kind: str, first: int) -> None:
+    secret = "correct-horse-battery-9"
+    user.env["SERVICE_TOKEN"] = secret
+    workflow(user, "leaky", FLOW)
+    between = {"type": kind, "id": "1"} | ({"name": "Bash"} if kind == "tool_started" else {})
+    events = [
+        text("look here"),
+        between,
+        text(f", tok {secret[:first]}"),
+        between,
+        text(f"{secret[first:]} end"),
+        between,
+    ]
+    events += [text("bye"), end("bye")]
+    agent = recording(user, call(*events), call(*events, role="worker", task="1"))
+    turn = await user.atomic("-p", "hi", "-a", agent, "--output", "stream-json")
+    run = await user.atomic("run", "leaky", "-a", agent, "--json", "hi")
+    (folder,) = [folder for folder in sessions(user) if (folder / "logs" / "events.jsonl").is_file()]
+    logged = (folder / "logs" / "events.jsonl").read_text()
+    for output in (turn.stdout, run.stdout, logged):
+        lines = [msgspec.json.decode(line) for line in output.splitlines()]
+        inner = [line.get("event", line) for line in lines]
+        shown = "".join(
+            "|" if one["type"] == kind else one["text"] for one in inner if one["type"] in (kind, "text_delta")
+        )
+        begin = secret[:first] if first < 4 else ""  # a few characters are released: ordinary words have them too
+        assert shown == f"look here|, tok {begin}|[redacted] end|bye"
+
+
 async def test_no_secret_in_the_error_of_an_agent_is_printed(user: User) -> None:
     key = token(0)
     agent = recording(user, call(end("", "error", error=f"401: the key {key} is wrong")))

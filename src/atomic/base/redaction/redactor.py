@@ -154,6 +154,17 @@ class Redactor:
                 found += [match.span() for match in self._pattern.finditer(text, start, end)]
         return _merged(found)
 
+    def find_beginning(self, text: str) -> int:
+        """Return where an unfinished known secret begins at the end of a text; its length
+        if there is none.
+        """
+        longest = max(map(len, self._known), default=1) - 1
+        for start in range(max(0, len(text) - longest), len(text)):
+            end = text[start:]
+            if any(secret.startswith(end) and secret != end for secret in self._known):
+                return start
+        return len(text)
+
     def _in_lines(self, text: str, runs: Sequence[Span]) -> Iterator[Span]:
         """Yield the lines of base64 texts that contain a secret."""
         for lines in _wrapped(text, runs):
