@@ -718,6 +718,19 @@ async def test_attach_shows_events_written_after_the_owner_left(user: User) -> N
     assert kinds(watching.events)[-1] == "run_ended"
 
 
+async def test_attach_reports_that_a_paused_run_was_cancelled(user: User) -> None:
+    workflow(user, "asks", "workflow = graph(S).ask_user('q', 'Which?', options=['a', 'b']).compile()\n")
+    assert (await user.atomic("run", "asks", "x")).exit_code == 5
+    id = sessions(user)[0].name
+    assert (await user.atomic("stop", id, "--cancel")).exit_code == 0
+    done = await user.atomic("attach", id)
+    assert done.exit_code == 130
+    assert "cancelled" in done.stderr
+    assert "atomic answer" not in done.stdout + done.stderr
+    last = msgspec.json.decode((await user.atomic("attach", id, "--json")).stdout.splitlines()[-1])
+    assert (last["type"], last["status"], last["exit_code"], last["resume"]) == ("run_ended", "cancelled", 130, "")
+
+
 @pytest.mark.ci
 async def test_attach_reports_a_killed_owner(user: User) -> None:
     workflow(user, "slow", SLOW)

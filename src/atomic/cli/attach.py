@@ -5,6 +5,10 @@ Leaving does not affect the run.
 
 from __future__ import annotations
 
+import time
+
+import msgspec
+
 from atomic.base.arguments import Arguments
 from atomic.base.errors import ExitCode
 from atomic.cli import signals
@@ -12,8 +16,10 @@ from atomic.cli.errors import CliError
 from atomic.cli.output import Output
 from atomic.cli.progress import view_for
 from atomic.cli.resume import require_session
+from atomic.runs.endings import Stop, stopped
 from atomic.runs.events import RunEnded
 from atomic.runs.log_follower import follow_log
+from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import Session
 
 
@@ -30,16 +36,27 @@ def attach_command(arguments: Arguments) -> int:
 async def _follow(session: Session, *, as_json: bool) -> int:
     out = Output()
     view = view_for(out, as_json=as_json)
-    code = ExitCode.FAILED
+    # A run that is not running is cancelled without an event in its log.
+    is_cancelled = session.record.status is SessionStatus.CANCELLED
+    ended: RunEnded | None = None
     try:
         async for event in follow_log(session):
-            view.show(event)
             if isinstance(event, RunEnded):
-                code = event.exit_code
+                ended = event
                 break
-        else:
+            view.show(event)
+        if is_cancelled and (ended is None or ended.status != SessionStatus.CANCELLED):
+            ended = _cancelled(session)
+        if ended is None:
             out.tell(f"its process has ended; continue it with: atomic resume {session.id}")
+            return ExitCode.FAILED
+        view.show(ended)
     finally:
         view.close()
         await out.drain()
-    return code
+    return ended.exit_code
+
+
+def _cancelled(session: Session) -> RunEnded:
+    ending = stopped(Stop.CANCEL, session.id)
+    return RunEnded(run=session.id, seq=0, time=time.time(), **msgspec.to_builtins(ending))
