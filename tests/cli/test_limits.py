@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -286,6 +287,28 @@ async def test_the_time_of_a_killed_process_counts(player: Player) -> None:
     assert [one for one in player.said if one["type"] == "node_started"] == []  # at once
     (limit,) = [one for one in player.said if one["type"] == "limit_reached"]
     assert float(str(limit["spent"])) >= 5
+
+
+@pytest.mark.ci
+async def test_the_price_of_a_killed_run_is_that_of_its_journal(player: Player) -> None:
+    figure = {"type": "usage_reported", "usage": usage(0.1)}
+    await player.plays(call(1, (0.0, figure), (600.0, {"type": "notice", "text": "x"})))
+    user = player.user
+    async with player.running():
+        await player.counts(lambda call: call.amount.usd == 0.1)
+    (listed,) = msgspec.json.decode((await user.atomic("sessions", "list", "--json")).stdout)
+    assert (listed["status"], listed["cost"]["usd"]) == ("interrupted", 0.1)
+    agent = player.other(*(call(number, cost=0.2) for number in (1, 2, 3)))
+    done = await user.atomic("resume", player.id, "--agent", agent)
+    assert done.exit_code == 0
+    assert re.search(r"^completed after \S+, \$0\.70$", done.stdout, re.MULTILINE)
+
+
+async def test_the_last_line_of_a_resume_has_the_time_of_the_whole_run(player: Player) -> None:
+    await player.plays(flow=FUNCTIONS)
+    assert (await player.run("--max-time", "1s"))[0] == 6
+    done = await player.user.atomic("resume", player.id, "--max-time", "10m")
+    assert re.search(r"^completed after [1-9]", done.stdout, re.MULTILINE)
 
 
 async def test_a_flag_overrides_the_caps_of_the_configuration(player: Player) -> None:

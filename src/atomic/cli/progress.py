@@ -20,6 +20,7 @@ from atomic.cli.output import Output
 from atomic.cli.streams import STDOUT, json_line, message, screen_width
 from atomic.cli.terminal_questions import WrongAnswerError, answer_prompt, question_text, read_answer, read_typed_line
 from atomic.config import atomic_home
+from atomic.graph import JournalError
 from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolStarted, TurnEnded
 from atomic.providers.events import LimitReached as AgentLimit
 from atomic.questions import Question
@@ -35,7 +36,9 @@ from atomic.runs.events import (
     Warning,
     WorkflowEvent,
 )
+from atomic.runs.spending import read_past
 from atomic.sessions.errors import SessionError
+from atomic.sessions.facts import read_facts
 from atomic.sessions.store import SessionStore
 from atomic.tasks import Task, TaskStatus
 
@@ -132,7 +135,8 @@ class Progress:
             case RunEnded():
                 self.ended = event
                 if event.status in _SUCCESS:
-                    yield f"{event.status} after {duration(int(event.time - self.began))}{self._spent()}"
+                    seconds = self._take_total(event)
+                    yield f"{event.status} after {duration(int(seconds))}{self._spent()}"
                     if event.said:  # the result of the workflow, such as the plan of a dry run
                         yield harmless(event.said.strip())
             case Warning():
@@ -146,6 +150,17 @@ class Progress:
             return
         self.cost = cost.usd or 0.0
         self.tokens = cost.input_tokens + cost.output_tokens
+
+    def _take_total(self, ended: RunEnded) -> float:
+        """Take the cost of the whole run from its journal, and return its working time."""
+        try:
+            session = SessionStore(atomic_home()).find(ended.run)
+            spent = read_past(read_facts(session.journal_path, session.id)).spent
+        except (SessionError, JournalError):  # the run itself reports a damaged folder
+            return ended.time - self.began
+        self.cost = spent.usd
+        self.tokens = spent.tokens
+        return spent.seconds
 
     def _node_ended(self, event: NodeEnded) -> Iterator[str]:
         self.running.pop(event.step_id, None)

@@ -19,9 +19,12 @@ from atomic.base.text import cut, duration, pad, table, width
 from atomic.base.untrusted_files import open_regular, read_bounded_text
 from atomic.cli.streams import json_line, put, put_table, screen_width, tell
 from atomic.config import atomic_home, find_project
+from atomic.graph import JournalError
+from atomic.runs.spending import Amount, read_past
+from atomic.sessions.facts import read_facts
 from atomic.sessions.history import History, StepLook, read_history
 from atomic.sessions.html import page_of
-from atomic.sessions.model import SessionRecord, SessionStatus
+from atomic.sessions.model import Cost, SessionRecord, SessionStatus
 from atomic.sessions.report import (
     RESUMABLE,
     TimelineRow,
@@ -51,7 +54,8 @@ _MARKS = {"running": "▶", "interrupted": "▶", "failed": "✗", "paused": "�
 def list_sessions(arguments: Arguments) -> int:
     """Print all sessions, newest first."""
     status = arguments.value("--status")
-    records = SessionStore(atomic_home()).list()
+    store = SessionStore(atomic_home())
+    records = [_with_cost_of_journal(record, store.place_of(record.id)) for record in store.list()]
     empty = "No run matches: atomic sessions list shows all.\n" if records else "No runs yet.\n"
     if status is not None:
         records = [record for record in records if record.status == status]
@@ -70,6 +74,22 @@ def list_sessions(arguments: Arguments) -> int:
         rows.append((id, record.status, started, cost, record.workflow, record.prompt or record.reason))
     put_table(rows, empty=empty)
     return ExitCode.DONE
+
+
+def _with_cost_of_journal(record: SessionRecord, folder: Path) -> SessionRecord:
+    """Return the record with the cost that its journal has: a killed process could not
+    save its last turns in `session.json`.
+    """
+    journal = folder / "journal.db"
+    if record.status is not SessionStatus.INTERRUPTED or not journal.is_file():
+        return record
+    try:
+        spent = read_past(read_facts(journal, record.id)).spent
+    except JournalError:  # a resume reports it
+        return record
+    if spent.amount == Amount():  # a run of an older version has its cost only in the record
+        return record
+    return msgspec.structs.replace(record, cost=Cost(spent.known_usd, spent.input_tokens, spent.output_tokens))
 
 
 def show_session(arguments: Arguments) -> int:
@@ -128,7 +148,7 @@ def report_session(arguments: Arguments) -> int:
 
 def _read(id: str) -> tuple[Session, History]:
     session = SessionStore(atomic_home()).find(id)
-    return session, read_history(session, shown(session.record))
+    return session, read_history(session, _with_cost_of_journal(shown(session.record), session.dir))
 
 
 def _report(session: Session, history: History) -> str:

@@ -234,7 +234,7 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
             self._runtime.facts.note_changed(SESSION_COPY)
         await asyncio.to_thread(
             session.save, status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
-            begun=True, atomic_version=__version__, **started,
+            begun=True, atomic_version=__version__, cost=self._runtime.cost, **started,
         )  # fmt: skip
         self._is_new = False
         self._events.emit(
