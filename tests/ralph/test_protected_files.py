@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from atomic.git import FileChange
-from atomic.ralph.protected_files import protected
+from atomic.ralph.protected_files import protected, steering
 
 
 def changed(path: str, status: str = "modified") -> FileChange:
@@ -72,3 +72,17 @@ def test_files_that_steer_checks_are_protected_new_or_not(status: str) -> None:
 def test_a_file_that_a_gate_names_is_protected(command: str, path: str) -> None:
     assert protected([changed(path, "added"), changed("other/x.sh", "added")], [command]) == [path]
     assert protected([changed(path, "added")], ["make test"]) == []
+
+
+@pytest.mark.parametrize("path", ["check.sh", "Makefile", "pyproject.toml", ".github/workflows/ci.yml", "tests/run.sh"])
+def test_an_old_file_that_decides_what_a_check_does_is_steering(path: str) -> None:
+    commands = ["sh check.sh && sh tests/run.sh"]
+    assert steering([changed(path)], commands) == [path]
+    assert steering([changed(path, "deleted")], commands) == [path]
+    assert steering([changed(path, "added")], commands) == []
+    assert steering([changed(path)], []) == []
+
+
+@pytest.mark.parametrize("path", ["tests/test_game.py", "tests/data.json", "uv.lock", ".gitignore", "src/app.py"])
+def test_tests_and_dependencies_are_not_steering(path: str) -> None:
+    assert steering([changed(path)], ["python -m pytest tests/test_game.py"]) == []

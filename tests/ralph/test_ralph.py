@@ -119,6 +119,33 @@ async def test_touched_tests_are_shown_everywhere(tmp_path: Path, deed: str) -> 
     assert "tests/test_it.py" in sandbox.report
 
 
+@pytest.mark.parametrize("words", [[GOAL], pytest.param(["--yolo", GOAL], marks=pytest.mark.ci)], ids=["tasks", "yolo"])
+async def test_a_rewritten_script_of_the_check_is_in_the_title_and_a_warning(tmp_path: Path, words: list[str]) -> None:
+    steps = [{"write": {"check.sh": "exit 0\n"}}, {"say": "Done.\n<promise>COMPLETE</promise>"}]
+    cheat = {"role": "worker", "times": 1, "do": steps}
+    sandbox = Sandbox(tmp_path, PLAN, cheat, writing("2"), APPROVE)
+    (sandbox.project / "check.sh").write_text("test ! -e bad.txt\n")
+    sandbox.commit_all("Check")
+    outcome = await sandbox.ralph("--verify", "sh check.sh", *words)
+    assert outcome.status == DONE
+    assert outcome.end["verified"]
+    fact = "files that decide what the checks do were changed"
+    assert outcome.warnings.count(f"{fact}: `check.sh`") == 1
+    by_task = "" if "--yolo" in words else " (task `1`)"
+    assert f"; {fact} by the run: `check.sh`{by_task}" in outcome.end["message"]
+    assert f"; {fact} by the run: `check.sh`{by_task}" in sandbox.report.partition("\n")[0]
+
+
+@pytest.mark.ci
+async def test_a_script_of_the_check_that_the_run_has_made_is_not_in_the_title(tmp_path: Path) -> None:
+    first = worker("1", {"write": {"check.sh": "exit 0\n"}})
+    second = worker("2", {"write": {"check.sh": "true\n"}})
+    sandbox = Sandbox(tmp_path, PLAN, first, second, APPROVE)
+    outcome = await sandbox.ralph("--verify", "test ! -e check.sh || sh check.sh", GOAL)
+    assert outcome.status == DONE
+    assert "decide what the checks do" not in outcome.end["message"] + outcome.warnings
+
+
 async def test_a_gate_that_was_red_before_does_not_block(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     outcome = await sandbox.ralph("--red-checks", "ignore", "--verify", "false", "--verify", "true", GOAL)

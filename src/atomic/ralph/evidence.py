@@ -53,6 +53,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     diffstat: Diffstat
     protected_files: Sequence[str]
     reason: str = ""
+    steering_files: Sequence[str] = ()  # changed files that decide what the checks do
     uncommitted: Sequence[str] = ()  # changed files that are not in the new commit, if there is one
 
 

@@ -36,6 +36,18 @@ _STEERING_NAMES = tuple(
     """.split()  # noqa: SIM905  # easier to read without quotes
 )
 
+# Files whose only or main subject is what checks do, or that have the command of the
+# tests. Manifests and lock files that mostly have dependencies are not here.
+_CHECK_FOLDERS = (".github/workflows", ".github/actions", ".circleci", ".buildkite")
+_CHECK_NAMES = tuple(
+    """
+    conftest.py pytest.ini .pytest.ini pytest.toml tox.ini setup.cfg pyproject.toml noxfile.py .coveragerc
+    package.json jest.config.* vitest.* .mocharc* karma.conf.* playwright.config.* cypress.config.* nextest.toml
+    Makefile makefile GNUmakefile *.mk justfile Justfile Taskfile.y*ml Rakefile
+    .gitlab-ci.yml .travis.yml azure-pipelines*.yml Jenkinsfile
+    """.split()  # noqa: SIM905  # easier to read without quotes
+)
+
 
 def protected(changes: Iterable[FileChange], commands: Iterable[str]) -> list[str]:
     """Return the changed files that could make a worker's work pass.
@@ -47,20 +59,42 @@ def protected(changes: Iterable[FileChange], commands: Iterable[str]) -> list[st
     return [change.path for change in changes if _is_protected(change, named)]
 
 
+def steering(changes: Iterable[FileChange], commands: Collection[str]) -> list[str]:
+    """Return the changed files that decide what the checks do: files that a command
+    names, and the configuration of tests and CI.
+
+    Neither tests nor new files: in the title of a report they would hide the others.
+    """
+    named = {word for command in commands for word in named_files(command)}
+    old = [change.path for change in changes if change.status != "added"]
+    return [path for path in old if named and _is_steering(path, named)]
+
+
+def _is_steering(path: str, named: Collection[str]) -> bool:
+    name = PurePosixPath(path).name
+    if _matches(name, _CHECK_NAMES) or _is_below(path, _CHECK_FOLDERS):
+        return True
+    return not _matches(name, _TEST_NAMES) and any(_is_named(path, word) for word in named)
+
+
 def _is_protected(change: FileChange, named: Collection[str]) -> bool:
     path = PurePosixPath(change.path)
     if change.status != "added" and _is_test(path):
         return True
-    folders = f"/{path.parent}/"
     return (
         _matches(path.name, _STEERING_NAMES)
-        or any(f"/{folder}/" in folders for folder in _STEERING_FOLDERS)
+        or _is_below(change.path, _STEERING_FOLDERS)
         or any(_is_named(change.path, word) for word in named)
     )
 
 
 def _is_test(path: PurePosixPath) -> bool:
     return _matches(path.name, _TEST_NAMES) or not _TEST_FOLDERS.isdisjoint(part.lower() for part in path.parts[:-1])
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    parent = f"/{PurePosixPath(path).parent}/"
+    return any(f"/{folder}/" in parent for folder in folders)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

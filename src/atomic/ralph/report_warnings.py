@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from atomic.ralph.file_names import MOST_NAMED, named, shown
 from atomic.ralph.markdown import bullets, code, codes, line, paragraphs, quote, shell, word
@@ -144,22 +144,26 @@ def _deleted_ignored(data: ReportData) -> str:
 
 def _protected_files(data: ReportData) -> str:
     """Name changed tests, checks and CI files."""
-    tasks: dict[str, list[str]] = {}
-    for proof in data.all_evidence:
-        for path in proof.protected_files:
-            tasks.setdefault(path, []).append(proof.task)
-    if not tasks and not data.by_reviewers:
+    lines = _by_task(data, {proof.task: proof.protected_files for proof in data.all_evidence})
+    if not lines and not data.by_reviewers:
         return ""
-    lines: list[str] = []
-    for path in sorted(tasks):
-        by_task = "" if data.is_shared or data.is_yolo else f" (task {codes(tasks[path])})"
-        lines.append(f"{code(path)}{by_task}")
     lines += [f"{code(path)} (by a reviewer)" for path in data.by_reviewers]
     return paragraphs(
         "**Tests, checks or CI files were changed.** The checks may be green only because of that: "
         "look at these first.",
         bullets(lines),
     )
+
+
+def _by_task(data: ReportData, paths: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return files with the tasks that have changed them, where these are known."""
+    tasks: dict[str, list[str]] = {}
+    for task, changed in paths.items():
+        for path in changed:
+            tasks.setdefault(path, []).append(task)
+    if data.is_shared or data.is_yolo:
+        return [code(path) for path in sorted(tasks)]
+    return [f"{code(path)} (task {codes(tasks[path])})" for path in sorted(tasks)]
 
 
 def _changed_copies(data: ReportData) -> str:
@@ -172,7 +176,7 @@ def _changed_copies(data: ReportData) -> str:
 
 
 def harm(data: ReportData) -> str:
-    """Return possible losses and omissions, as the end of a sentence."""
+    """Return possible losses, omissions and changed checks, as the end of a sentence."""
     parts: list[str] = []
     if files := data.uncommitted:
         number = "1 file is" if len(files) == 1 else f"{len(files)} files are"
@@ -195,6 +199,8 @@ def harm(data: ReportData) -> str:
         parts.append(f"undone while no agent worked: the changes of task {codes(data.undone)}")
     if data.lost_refs:
         parts.append(_first_three([line(ref.said) for ref in data.lost_refs]))
+    if files := _by_task(data, {proof.task: proof.steering_files for proof in data.all_evidence}):
+        parts.append(f"files that decide what the checks do were changed by the run: {_first_three(files)}")
     return "".join(f"; {part}" for part in parts)
 
 

@@ -12,10 +12,11 @@ import msgspec
 from atomic.base.redaction import MARK
 from atomic.base.terminal import harmless
 from atomic.base.untrusted_files import read_start
-from atomic.git import SnapshotStore, find_repository, shared_snapshot_store
+from atomic.git import FolderSnapshot, SnapshotStore, find_repository, shared_snapshot_store
 from atomic.graph import Suspend
 from atomic.ralph.checks import CheckHistory
 from atomic.ralph.evidence import Evidence, read_evidence, write_evidence
+from atomic.ralph.file_names import named
 from atomic.ralph.options import most_iterations
 from atomic.ralph.prompts import PromptContext
 from atomic.ralph.state import RalphState, Span
@@ -100,7 +101,18 @@ class RunFolder:
         return read_evidence(self.facts)
 
     def write_evidence(self, evidence: Evidence) -> None:
+        """Replace the evidence of a task, and warn once of each file that decides what the
+        checks do.
+        """
+        known = {path for proof in self.evidence.values() for path in proof.steering_files}
         write_evidence(self.facts, evidence)
+        if new := [path for path in evidence.steering_files if path not in known]:
+            self.say(f"files that decide what the checks do were changed: {named(new, most=5)}")
+
+    @property
+    def start(self) -> FolderSnapshot | None:
+        """Return the files before the run; None before they are known."""
+        return self._ctx.state.start
 
     def spans(self, task: str) -> Sequence[Span]:
         """Return the turns of a task."""

@@ -24,7 +24,7 @@ from atomic.ralph.check_runs import (
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.evidence import CheckResult, Evidence, diffstat
 from atomic.ralph.prompts import aim_of, check_output, is_check_repair, role_of, worker_prompt
-from atomic.ralph.protected_files import protected
+from atomic.ralph.protected_files import protected, steering
 from atomic.ralph.run_folder import Ralph, RunFolder, ask_once
 from atomic.ralph.state import MAX_ATTEMPTS, Span, Try
 from atomic.ralph.turn_changes import changes_of, has_committed, has_moved, joined, watch_turn
@@ -272,6 +272,7 @@ async def evidence_of(
         diffstat=diffstat(changes),
         protected_files=tuple(_protected(run, task, changes)),
         reason=reason,
+        steering_files=tuple(await _steering(run, now, changes)),
         uncommitted=tuple(one.path for one in changes if one.path in uncommitted),
     )
 
@@ -282,6 +283,17 @@ def _protected(run: RunFolder, task: str, changes: Sequence[FileChange]) -> list
     """
     seen = protected(changes, run.checks.commands)
     return sorted({*seen, *Checkout(run).hidden.changed_by(task)})
+
+
+async def _steering(run: RunFolder, now: FolderSnapshot, changes: Sequence[FileChange]) -> list[str]:
+    """Return the files that decide what the checks do, were changed by the task, and are
+    not as before the run.
+    """
+    if run.start is None:
+        return []
+    own = {one.path for one in changes}
+    since_start = await run.snapshots.changes(run.start, now)
+    return steering([one for one in since_start if one.path in own], run.checks.commands)
 
 
 def result_line(evidence: Evidence) -> str:
