@@ -166,3 +166,17 @@ async def test_temporary_folders_of_killed_processes_are_removed_and_no_others(u
     await user.atomic("-p", "--agent", recording(user, call(end("ok"))), "hi")
     left = {f"{mine}two", elsewhere, "atomic-notes", "atomic-demo-abc", f"{dead}open", f"{dead}link"}
     assert {one.name for one in place.iterdir()} == left
+
+
+@pytest.mark.parametrize("words", [("sessions", "list"), ("run", "hello", "x")])
+async def test_a_home_that_is_a_file_is_refused(user: User, words: tuple[str, ...]) -> None:
+    file = user.home / "file"
+    file.write_text("")
+    user.env["ATOMIC_HOME"] = str(file)
+    done = await user.atomic(*words)
+    assert done.exit_code == 2
+    assert complaint(done) == f"{file} is not a folder: set ATOMIC_HOME to one"
+    user.env["ATOMIC_HOME"] = str(file / "below")
+    done = await user.atomic(*words)
+    assert done.exit_code == 2
+    assert complaint(done) == f"{file / 'below'} cannot be a folder: set ATOMIC_HOME to another one"

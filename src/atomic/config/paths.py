@@ -12,7 +12,9 @@ from atomic.config.repositories import git_folder
 
 
 class HomeError(AtomicError):
-    """Other users can write Atomic's own folder, so its content cannot be trusted."""
+    """Atomic's own folder is no folder, or other users can write it, so that its content
+    cannot be trusted.
+    """
 
     exit_code = ExitCode.USAGE
 
@@ -47,11 +49,17 @@ def atomic_home() -> Path:
 
 
 def _check_home(home: Path) -> None:
-    """Raise HomeError if other users could change programs, servers or workflows in it."""
+    """Raise HomeError if it is no folder, or if other users could change programs,
+    servers or workflows in it.
+    """
     try:
         status = os.stat(home)
+    except NotADirectoryError:  # a part of its path is a file
+        raise HomeError(f"{home} cannot be a folder: set ATOMIC_HOME to another one") from None
     except OSError:  # it does not exist yet
         return
+    if not stat.S_ISDIR(status.st_mode):
+        raise HomeError(f"{home} is not a folder: set ATOMIC_HOME to one")
     if not is_ours(status):
         raise HomeError(f"{home} belongs to another user: set ATOMIC_HOME to a folder of your own")
     if status.st_mode & stat.S_ISVTX:  # a folder for everyone, such as /tmp
