@@ -610,7 +610,7 @@ async def test_the_projects_list_is_found_from_a_folder_within_it(tmp_path: Path
     (sandbox.project / "research" / "tasks.json").write_text(json.dumps(TASKS))
     done = await sandbox.user.atomic("run", "ralph", "--dry-run", cwd=sandbox.project / "inner")
     assert done.exit_code == 0, done.stderr
-    assert "2 tasks planned" in done.stderr
+    assert "2 tasks planned" in done.stdout
 
 
 @pytest.mark.ci
