@@ -291,7 +291,7 @@ async def _steering(run: RunFolder, now: FolderSnapshot, changes: Sequence[FileC
     """
     if run.start is None:
         return []
-    own = {one.path for one in changes}
+    own = {one.path for one in changes} - {*run.checks.leftovers}  # without files that checks write
     since_start = await run.snapshots.changes(run.start, now)
     return steering([one for one in since_start if one.path in own], run.checks.commands)
 
