@@ -78,7 +78,7 @@ async def linger():
 
 
 def slow_call(seconds: float) -> dict[str, Any]:
-    return call(*[text(".") for _ in range(int(seconds * 20))], end("done."), pause=0.05)
+    return call(*[text(".\n") for _ in range(int(seconds * 20))], end("done."), pause=0.05)
 
 
 async def test_a_run_prints_its_events_as_json_lines(user: User) -> None:
