@@ -23,7 +23,7 @@ pytestmark = pytest.mark.ci
 SCRIPTS = {
     "hello": "Hello there.",
     "tool": [["First I look. ", Call("Bash", {"command": "echo seen > seen.txt"})], "Then I am done."],
-    "slow": Drip("word", times=2_000, every=0.05),
+    "slow": Drip("\nword", times=2_000, every=0.05),
     "ask": [Call("AskUserQuestion", {"questions": [QUESTION]}), "Answered: {{tool_result}}"],
     "wrong": Fail(400, message="no such thing"),
 }  # fmt: skip

@@ -256,13 +256,13 @@ async def test_text_that_only_looks_like_it_reaches_the_agent_as_it_is(user: Use
 async def test_a_signal_stops_several_agents_and_their_text_is_printed(user: User, number: int, code: int) -> None:
     agent(user.project / ".claude", "plan", "You plan.")
     agent(user.project / ".claude", "check", "You check.")
-    begins = {"type": "text_delta", "text": "Well"}
+    begins = {"type": "text_delta", "text": "Well\n"}
     slow = {"match": "^two$", "events": [[0.5, begins], [60, {"type": "turn_ended", "reason": "done"}]]}
     words = ["-p", "@plan one @check two", "-a", recording(user, says("A plan.", match="^one$"), slow)]
     words += ["--output", "stream-json"]
     async with running(ATOMIC, *words, cwd=user.project, env=user.env, stdin=False) as program:
         async with asyncio.timeout(30):
-            await program.stdout.readuntil(b'"text":"Well"')
+            await program.stdout.readuntil(b'"text":"Well\\n"')
             os.kill(program.pid, number)
             rest = await program.stdout.read()
             assert await program.wait() == code

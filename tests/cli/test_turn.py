@@ -233,7 +233,7 @@ async def test_ctrl_c_while_waiting_for_input_ends_it(user: User) -> None:
 
 @pytest.mark.ci
 async def test_a_reader_who_does_not_read_does_not_keep_ctrl_c_from_working(user: User) -> None:
-    agent = record(user, *(text("x" * 100_000) for _ in range(20)), end())
+    agent = record(user, *(text("x\n" * 50_000) for _ in range(20)), end())
     unread, output = os.pipe()
     program = await asyncio.create_subprocess_exec(
         ATOMIC, "-p", "x", "-a", agent, env=user.env, cwd=user.project, stdin=subprocess.DEVNULL, stdout=output
@@ -257,7 +257,7 @@ async def test_a_reader_who_does_not_read_does_not_keep_ctrl_c_from_working(user
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["INT", "TERM", "HUP"]
 )
 async def test_a_signal_stops_the_turn(user: User, number: int, code: int) -> None:
-    agent = record(user, *(text(f"word{count} ") for count in range(1_000)), end(), pause=0.1)
+    agent = record(user, *(text(f"word{count}\n") for count in range(1_000)), end(), pause=0.1)
     words = ("-p", "x", "-a", agent, "--output", "stream-json")
     async with running(ATOMIC, *words, cwd=user.project, env=user.env, stdin=False) as program:
         async with asyncio.timeout(60):
@@ -268,7 +268,7 @@ async def test_a_signal_stops_the_turn(user: User, number: int, code: int) -> No
             assert await program.wait() == code
     ended = msgspec.json.decode(last)
     assert (ended["type"], ended["reason"]) == ("turn_ended", "interrupted")
-    assert ended["text"].startswith("word0 word1 word2 word3 ")
+    assert ended["text"].startswith("word0\nword1\nword2\nword3\n")
     assert program.stderr_tail == "atomic: interrupted"
 
 

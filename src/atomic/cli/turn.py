@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 INPUT_NOTICE_SECONDS = 3.0  # of silence on standard input, before we print what we wait for
 INTERRUPTED = "interrupted"
+_READER_SECONDS = 2.0  # that a reader of the output has after Ctrl+C
 _EXIT_CODES = {
     EndReason.DONE: ExitCode.DONE,
     EndReason.ERROR: ExitCode.FAILED,
@@ -125,7 +126,11 @@ class Host(ABC):
         cancel = self._stop.act
         code = await self._attempt()
         self._stop.act = cancel  # the reader of the output may have stopped reading
-        await self._out.drain()
+        try:
+            async with asyncio.timeout(None if self._stop.number is None else _READER_SECONDS):
+                await self._out.drain()
+        except TimeoutError:
+            return code
         if self._out.failure is None:
             return code
         tell(f"standard output could not take all of it: {self._out.failure.strerror}")
