@@ -139,7 +139,7 @@ async def _check_out(folder: Path, commit: str, branch: str) -> None:
 def _settle_index(folder: Path) -> None:
     """Make the index two seconds younger than the files.
 
-    Git reads a file again whose time is that of the index, since it may have changed in
+    Git reads a file again if it has the time of the index, since it may have changed in
     the same second. The files of a base do not change.
     """
     index = folder / ".git" / "index"

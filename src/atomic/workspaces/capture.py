@@ -1,8 +1,8 @@
 """Keep everything that a worker leaves in a workspace as one commit.
 
 The first parent of that commit is the result: the worker's last commit, or a commit of
-the files as they were left. Further parents are what the result does not contain: the
-index, other branches, stashes, commits that only the log of HEAD names, and the history
+the files as they were left. Further parents have the rest of the workspace: the index,
+other branches, stashes, commits that only the log of HEAD names, and the history
 of repositories inside of the workspace.
 """
 
@@ -26,14 +26,14 @@ _ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 
 
 class Author(msgspec.Struct, frozen=True):
-    """The user's identity, for commits of what a worker left."""
+    """The user's identity, for commits of uncommitted files."""
 
     name: str
     email: str
 
 
 class Captured(msgspec.Struct, frozen=True):
-    """What a workspace contained: the result, and the commit with everything."""
+    """The content of a workspace: the result, and the commit with everything."""
 
     result: str
     parked: str

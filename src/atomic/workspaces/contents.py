@@ -43,7 +43,7 @@ _COPY = ("cp", "-cRp") if sys.platform == "darwin" else ("cp", "-a", "--reflink=
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """Ignored files and folders to copy, their size, and those that are too big."""
+    """Ignored files and folders to copy, their size, and the ones that are too big."""
 
     paths: tuple[str, ...] = ()
     size: int = 0

@@ -22,7 +22,7 @@ NO_SETTINGS = {
     "GIT_EDITOR": ":",
     "LC_ALL": "C",
 }
-# Settings that a repository could use to start programs are off, whoever wrote them.
+# No setting of the worker's repository can start a program.
 SAFE = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false")
 
 

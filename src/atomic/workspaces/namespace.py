@@ -183,7 +183,7 @@ def _enter(first: int, folder: str, argv: list[str]) -> int:
 
 
 def _open_other(pid: int, name: str) -> int | None:
-    """Open a namespace of a process, or return None if it is that of this process."""
+    """Open a namespace of a process, or return None if this process is in it."""
     path = f"/proc/{pid}/ns/{name}"
     if os.stat(path).st_ino == os.stat(f"/proc/self/ns/{name}").st_ino:
         return None

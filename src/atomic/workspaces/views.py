@@ -30,7 +30,7 @@ class View:
     ) -> None:
         self.root = root
         self._project = project
-        # The first process of the namespaces; None: there are none.
+        # The first process of the namespaces, if the view has some.
         self._first = first
         # A variable that programs must get, so that their children can be found.
         self.variables = dict(mark or {})
@@ -41,8 +41,8 @@ class View:
 
     @property
     def launcher(self) -> list[str]:
-        """Return the words that start a command in this view, in the folder of the same
-        path.
+        """Return the beginning of a command line that starts a program in this view, in
+        the folder of the same path.
         """
         if self._first is None:
             return []
@@ -61,7 +61,7 @@ class View:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> ExecResult:
-        """Run a program to its end, as `processes.execute` does. Raises ExecError."""
+        """Run a program like `processes.execute`. Raises ExecError."""
         environment = {**(os.environ if env is None else env), **self.variables}
         return await execute(
             *self.command(*argv, cwd=cwd),

@@ -1,7 +1,7 @@
 """A workspace: a commit checked out in a place of its own.
 
-What a worker leaves in it goes out as commits (`capture.py`), which are kept in the
-user's repository below `refs/atomic/` before the workspace is removed.
+Its content leaves it as commits (`capture.py`), which are kept in the user's repository
+below `refs/atomic/` before the workspace is removed.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Workspace:
         """Keep everything of the workspace at a ref of the user's repository.
 
         Call it when no program runs in the workspace. Files that git ignores are not
-        kept. `message` is that of the commit of uncommitted files.
+        kept. `message` is for the commit of uncommitted files.
 
         Raises WorkspaceError: nothing may be removed then.
         """
