@@ -218,13 +218,13 @@ async def test_a_configuration_that_cannot_be_used_does_not_hide_the_agents(user
 
 
 @pytest.mark.ci
-async def test_a_home_that_cannot_be_written_is_named(user: User) -> None:
+async def test_a_home_that_cannot_be_a_folder_is_named(user: User) -> None:
     user.has_no_agents()
     (user.home / "file").write_text("")
     user.env["ATOMIC_HOME"] = str(user.home / "file" / "inside")
-    _, _, checks = await findings(user)
-    (home,) = [check for check in checks if check["name"] == "home"]
-    assert (home["ok"], home["detail"]) == (False, f"{user.home}/file/inside is not writable")
+    done = await user.atomic("doctor")
+    told = f"atomic: {user.home}/file/inside cannot be a folder: set ATOMIC_HOME to another one\n"
+    assert (done.exit_code, done.stderr) == (2, told)
 
 
 @pytest.mark.ci

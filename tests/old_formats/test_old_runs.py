@@ -58,8 +58,11 @@ def test_an_old_run_is_shown_as_before(tmp_path: Path, name: str) -> None:
     expected = SESSIONS[name]
     place = place_of(name, tmp_path)
     before = json.loads((place.root / "shown.json").read_text())
-    shown = place.atomic("sessions", "show", expected["id"], "--json")
-    assert missing(before, json.loads(shown.stdout)) == []
+    shown = json.loads(place.atomic("sessions", "show", expected["id"], "--json").stdout)
+    if shown["status"] == "interrupted":  # the journal also has the calls that session.json had not counted yet
+        counted = before.pop("cost")
+        assert shown["cost"]["output_tokens"] >= counted["output_tokens"]
+    assert missing(before, shown) == []
     for words in (("show",), ("show", "--html", "page.html"), ("report",)):
         done = place.atomic("sessions", words[0], expected["id"], *words[1:])
         assert (done.returncode, done.stderr) == (0, "")
