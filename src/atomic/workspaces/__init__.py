@@ -8,9 +8,10 @@ Start with `workspace`; `isolation` chooses a kind, `views` starts programs, and
 `namespace` is the small program that makes private views of the file system.
 """
 
-from atomic.workspaces.base import Base, WorkspaceError, prepare_base
+from atomic.workspaces.base import Base, prepare_base
 from atomic.workspaces.capture import Author, Captured
 from atomic.workspaces.contents import Contents, find_contents
+from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
 from atomic.workspaces.merging import Merged, move_branch, rebase
 from atomic.workspaces.views import View

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from atomic.base.errors import AtomicError
 from atomic.git import GitError, Repository
 from atomic.git.calls import run_git
 from atomic.workspaces.contents import Contents, copy_contents
+from atomic.workspaces.errors import WorkspaceError
+from atomic.workspaces.folders import link_tree, remove_tree
 
 NO_PUSH = "disabled-in-a-workspace"
 _CHECKOUT_TIMEOUT = 1800.0
@@ -29,10 +30,6 @@ _OWN_REFS = "refs/heads/atomic/"
 _LINKED = ("lfs", "modules")
 _COPIED = ("shallow", "info/exclude", "info/sparse-checkout", "info/attributes")
 _SPARSE = ("core.sparsecheckout", "core.sparsecheckoutcone", "index.sparse")
-
-
-class WorkspaceError(AtomicError):
-    """A workspace cannot be made or used."""
 
 
 class Base(msgspec.Struct, frozen=True):
@@ -86,10 +83,10 @@ async def _make_repository(repository: Repository, folder: Path, branch: str) ->
 
 def _copy_git_files(repository: Repository, git: Path) -> None:
     common = repository.common_dir
-    _link_tree(common / "objects", git / "objects")
+    link_tree(common / "objects", git / "objects")
     for name in _LINKED:
         if (common / name).is_dir():
-            _link_tree(common / name, git / name)
+            link_tree(common / name, git / name)
     for name in _COPIED:
         for source in (repository.git_dir / name, common / name):
             if source.is_file():
@@ -145,32 +142,3 @@ def _settle_index(folder: Path) -> None:
     index = folder / ".git" / "index"
     status = index.stat()
     os.utime(index, (status.st_atime, status.st_mtime + 2))
-
-
-def _link_tree(source: Path, target: Path) -> None:
-    """Link all files of a folder; copy them to another file system."""
-    for folder, name in _files(source):
-        copy = target / folder.relative_to(source) / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(folder / name, copy)
-        except OSError:
-            shutil.copyfile(folder / name, copy)
-
-
-def _files(source: Path) -> Iterator[tuple[Path, str]]:
-    for folder, _, names in os.walk(source):
-        for name in names:
-            yield Path(folder), name
-
-
-def remove_tree(folder: Path) -> None:
-    """Remove a folder with all its content, also read-only folders in it."""
-    if not folder.is_dir():
-        return
-    for parent, names, _ in os.walk(folder):
-        for name in names:
-            path = os.path.join(parent, name)
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
-    shutil.rmtree(folder)

@@ -8,8 +8,6 @@ into question: all others are in the commit, or are the user's unfinished work.
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -17,7 +15,7 @@ import msgspec
 
 from atomic.git import Repository
 from atomic.git.calls import split
-from atomic.processes import execute
+from atomic.workspaces.folders import copy_tree, size_of
 
 INCLUDE_FILE = ".worktreeinclude"
 MAX_SIZE = 10_000_000_000  # bytes
@@ -39,7 +37,6 @@ DEPENDENCIES = frozenset(
     }
 )
 _IGNORED = ("ls-files", "--others", "--ignored", "--directory", "-z")
-_COPY = ("cp", "-cRp") if sys.platform == "darwin" else ("cp", "-a", "--reflink=auto")
 
 
 class Contents(msgspec.Struct, frozen=True):
@@ -91,22 +88,13 @@ def _measure(root: Path, chosen: Sequence[str], max_size: int) -> Contents:
     too_big: list[str] = []
     total = 0
     for path in chosen:
-        size = _size(root / path)
+        size = size_of(root / path)
         if total + size > max_size:
             too_big.append(path)
             continue
         total += size
         paths.append(path)
     return Contents(tuple(paths), total, tuple(too_big))
-
-
-def _size(path: Path) -> int:
-    if path.is_symlink() or not path.is_dir():
-        return path.lstat().st_size
-    total = 0
-    for folder, _, names in os.walk(path):
-        total += sum(os.lstat(os.path.join(folder, name)).st_size for name in names)
-    return total
 
 
 async def copy_contents(contents: Contents, source: Path, target: Path) -> None:
@@ -117,6 +105,4 @@ async def copy_contents(contents: Contents, source: Path, target: Path) -> None:
     for path in contents.paths:
         copy = target / path
         copy.parent.mkdir(parents=True, exist_ok=True)
-        done = await execute(*_COPY, "--", source / path, copy, timeout=None)
-        if done.exit_code != 0:
-            raise OSError(f"cannot copy {source / path}: {done.stderr.strip()}")
+        await copy_tree(source / path, copy)

@@ -19,7 +19,8 @@ import msgspec
 
 from atomic.base.errors import AtomicError
 from atomic.processes import ExecError, find_marked, new_mark
-from atomic.workspaces.base import WorkspaceError, remove_tree
+from atomic.workspaces.errors import WorkspaceError
+from atomic.workspaces.folders import remove_tree
 from atomic.workspaces.views import open_overlay
 
 _TEST = "cat given && echo changed > given && echo new > written && { setsid sleep 3600 >/dev/null 2>&1 & }"

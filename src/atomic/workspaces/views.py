@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from atomic.processes import ExecError, ExecResult, end_marked, execute, new_mark, running
-from atomic.workspaces.base import WorkspaceError
+from atomic.workspaces.errors import WorkspaceError
 
 START_SECONDS = 30.0
 _PROGRAM = Path(__file__).with_name("namespace.py")

@@ -16,8 +16,10 @@ import msgspec
 
 from atomic.git import GitError, Repository
 from atomic.processes import ExecError, execute
-from atomic.workspaces.base import Base, WorkspaceError, remove_tree
+from atomic.workspaces.base import Base
 from atomic.workspaces.capture import Author, Capture, Captured
+from atomic.workspaces.errors import WorkspaceError
+from atomic.workspaces.folders import remove_tree
 from atomic.workspaces.git_in_view import NO_SETTINGS, OUT, SAFE, TIMEOUT, fetch_bundle, git_in_view
 from atomic.workspaces.isolation import Isolation, IsolationKind
 from atomic.workspaces.views import View, open_folder, open_overlay

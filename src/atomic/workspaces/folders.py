@@ -1,0 +1,63 @@
+"""Copy, measure and remove folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from atomic.processes import execute
+
+# Blocks are shared with the copy where the file system can.
+_COPY = ("cp", "-cRp") if sys.platform == "darwin" else ("cp", "-a", "--reflink=auto")
+
+
+async def copy_tree(source: Path, target: Path) -> None:
+    """Copy a file or folder to a path that does not exist yet.
+
+    Raises ExecError, OSError.
+    """
+    done = await execute(*_COPY, "--", source, target, timeout=None)
+    if done.exit_code != 0:
+        raise OSError(f"cannot copy {source}: {done.stderr.strip()}")
+
+
+def link_tree(source: Path, target: Path) -> None:
+    """Link all files of a folder; copy them to another file system."""
+    for folder, name in _files(source):
+        copy = target / folder.relative_to(source) / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(folder / name, copy)
+        except OSError:
+            shutil.copyfile(folder / name, copy)
+
+
+def _files(source: Path) -> Iterator[tuple[Path, str]]:
+    for folder, _, names in os.walk(source):
+        for name in names:
+            yield Path(folder), name
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files of a folder."""
+    if path.is_symlink() or not path.is_dir():
+        return path.lstat().st_size
+    total = 0
+    for folder, _, names in os.walk(path):
+        total += sum(os.lstat(os.path.join(folder, name)).st_size for name in names)
+    return total
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all its content, also read-only folders in it."""
+    if not folder.is_dir():
+        return
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    shutil.rmtree(folder)
