@@ -20,7 +20,7 @@ pytestmark = pytest.mark.ci
 
 SCRIPTS = {
     "make": [["First. ", Call("Bash", {"command": "echo made > made.txt"})], "It is made."],
-    "slow": Drip("word", times=2_000, every=0.05),
+    "slow": Drip("word\n", times=2_000, every=0.05),  # in lines, because text is printed by whole lines
     "one": "One. " * 50,
     "two": "Two.",
     "ask": [Call("AskUserQuestion", {"questions": [QUESTION]}), "Answered: {{tool_result}}"],
@@ -99,8 +99,11 @@ async def test_what_claude_asks_is_answered_by_another_process(user: User) -> No
 async def test_ctrl_c_ends_three_claudes_and_leaves_no_process(user: User) -> None:
     workflow(user, "three", THREE)
     async with started(user, "run", "three", "-a", "claude", "--json", "x") as run:
-        for name in ("one", "two", "three"):
-            await run.until("agent_activity", node=name)
+        talking: set[str] = set()
+        while talking != {"one", "two", "three"}:
+            activity = await run.until("agent_activity")
+            assert activity["event"]["type"] != "turn_ended", activity
+            talking.add(activity["node"])
         clock = asyncio.get_running_loop().time
         begun = clock()
         run.signal(signal.SIGINT)
