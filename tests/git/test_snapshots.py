@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from atomic.git import (
     FolderSnapshot,
     GitError,
     SnapshotStore,
+    calls,
     find_repository,
     folder_changes,
     repository,
@@ -452,3 +456,63 @@ async def test_a_repository_that_becomes_a_submodule_is_one_change(tmp_path: Pat
     assert await statuses(store, before, after) == {".gitmodules": "added", "vendor/other": "added"}
     commit(one / "vendor" / "other", "more")
     assert await statuses(store, after, await store.take()) == {"vendor/other": "modified"}
+
+
+REWRITE = """
+import os, sys
+paths = sys.argv[2:]
+for number in range(int(sys.argv[1])):
+    for path in paths:
+        if number % 5 == 4:
+            os.unlink(path)
+        with open(path, "w") as file:
+            file.write(str(number) * 7_000 * (number % 3) + "end")
+"""
+
+
+@asynccontextmanager
+async def rewritten(times: int, *paths: Path) -> AsyncGenerator[None]:
+    """Let another process write files again and again; leaving ends it."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", REWRITE, str(times), *map(str, paths))
+    try:
+        yield
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@pytest.mark.ci
+async def test_files_that_another_process_writes_meanwhile_do_not_fail_a_snapshot(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one", {"a": "a\n"})
+    store = store_of(one)
+    before = await store.take()
+    async with rewritten(1_000_000, *[one / f"written{number}.txt" for number in range(8)]):
+        taken = [await store.take() for _ in range(50)]
+    last = await store.take()
+    assert len({*taken}) > 1  # the other process was at work
+    assert {*(await statuses(store, before, last)).values()} == {"added"}
+    assert await store.take() == last
+
+
+async def test_a_file_that_always_changes_while_it_is_read_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = new_repository(tmp_path / "one", {"a": "a\n"})
+    store = store_of(one)
+    await store.take()
+    write(one, {"a": "b\n"})
+
+    async def changing(*words: str, **options: Any) -> str:
+        if words[0] == "update-index":
+            raise calls.FileChangedError(words, "error: short read while indexing a\nfatal: Unable to process path a")
+        return await run_git(*words, **options)
+
+    monkeypatch.setattr(scratch, "run_git", changing)
+    monkeypatch.setattr(calls, "_PAUSE", 0.0)
+    with pytest.raises(GitError) as caught:
+        await store.take()
+    assert str(caught.value) == (
+        "git update-index failed: a file changed each of the 10 times that git read it"
+        " (error: short read while indexing a); stop the program that writes it"
+    )

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 from atomic.base.errors import AtomicError
 from atomic.processes import ExecError, execute
 
 # Seconds. Git needs a small part of it on every folder that we look at.
 TIMEOUT = 120.0
+
+# How often files are read that change while git reads them, and the seconds in between.
+_READS = 10
+_PAUSE = 0.05
+# What git prints then: a file became shorter or other, or it was replaced by a folder
+# or deleted. It maps a longer file into memory, and a shorter one ends it with SIGBUS.
+_CHANGED = (
+    "short read while indexing",
+    "read error while indexing",
+    "unstable object source data",
+    "is a directory - add individual files instead",
+    '"): No such file or directory',
+)
+
+ResultT = TypeVar("ResultT")
 
 # Git reads only the configuration that we write, so no file can name a hook, monitor,
 # pager, filter, driver or include. No protocol is allowed, so git cannot fetch objects
@@ -35,6 +53,10 @@ class GitError(AtomicError):
         self.arguments = tuple(arguments)
         self.reason = reason
         super().__init__(f"git {arguments[0] if arguments else ''} failed: {reason}")
+
+
+class FileChangedError(GitError):
+    """A file changed while git read it, which may work the next time."""
 
 
 async def run_git(
@@ -69,9 +91,32 @@ async def run_git(
         )
     except ExecError as error:
         raise GitError(arguments, str(error)) from error
+    if result.exit_code == -signal.SIGBUS:
+        raise FileChangedError(arguments, "a file became shorter while git read it")
     if result.exit_code != 0:
-        raise GitError(arguments, result.stderr.strip() or f"exit code {result.exit_code}")
+        error = FileChangedError if any(words in result.stderr for words in _CHANGED) else GitError
+        raise error(arguments, result.stderr.strip() or f"exit code {result.exit_code}")
     return result.stdout
+
+
+async def read_again(read: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    """Return what `read` returns; call it again if a file changes while git reads it.
+
+    Raises GitError, also if files still change after several calls.
+    """
+    for _ in range(_READS - 1):
+        try:
+            return await read()
+        except FileChangedError:
+            await asyncio.sleep(_PAUSE)
+    try:
+        return await read()
+    except FileChangedError as error:
+        reason = error.reason.partition("\n")[0]
+        raise GitError(
+            error.arguments,
+            f"a file changed each of the {_READS} times that git read it ({reason}); stop the program that writes it",
+        ) from error
 
 
 def split(listed: str) -> list[str]:

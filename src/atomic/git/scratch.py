@@ -20,7 +20,7 @@ import msgspec
 
 from atomic.base.files import replace_file
 from atomic.base.untrusted_files import read_bounded
-from atomic.git.calls import GitError, run_git, split
+from atomic.git.calls import GitError, read_again, run_git, split
 from atomic.git.repository import Repository, settings_file
 from atomic.processes.temporary_folders import temporary_prefix
 
@@ -122,7 +122,8 @@ class Scratch:
         """Return the tree of the index with the current state of these files."""
         listed = "".join(f"{path}\0" for path in paths)
         if listed:
-            await self.git("update-index", "-z", "--add", "--remove", "--replace", "--stdin", index=index, input=listed)
+            words = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+            await read_again(lambda: self.git(*words, index=index, input=listed))
         return await self.tree(index=index)
 
     async def tree(

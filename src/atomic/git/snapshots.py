@@ -28,7 +28,7 @@ import msgspec
 
 from atomic.base.redaction import Redactor
 from atomic.base.untrusted_files import open_regular, read_start
-from atomic.git.calls import GitError, split
+from atomic.git.calls import FileChangedError, GitError, read_again, split
 from atomic.git.clean_files import clean_files
 from atomic.git.folder_changes import check_file_count
 from atomic.git.ignore_rules import FirstRules, IgnoreRules, RulesFile
@@ -113,8 +113,9 @@ class SnapshotStore:
     async def take(self) -> FolderSnapshot:
         """Take a snapshot.
 
-        Calls during another snapshot all get the next one. Raises GitError, also for
-        more than 10,000 files outside of a repository.
+        Calls during another snapshot all get the next one. If a file changes while it is
+        read, all files are looked at again, a few times. Raises GitError, also for more
+        than 10,000 files outside of a repository.
         """
         if self._next is None:
             self._next = asyncio.create_task(self._take_after(self._current))
@@ -126,12 +127,15 @@ class SnapshotStore:
         self._current = self._next
         self._next = None
         try:
-            scratch = await self._open()
-            head = None if scratch.repository is None else (await scratch.repository.head())[0]
-            async with self._working_index(scratch) as index:
-                return FolderSnapshot(head, await self._update_index(scratch, index))
+            return await read_again(self._take_once)
         finally:
             self._current = None
+
+    async def _take_once(self) -> FolderSnapshot:
+        scratch = await self._open()
+        head = None if scratch.repository is None else (await scratch.repository.head())[0]
+        async with self._working_index(scratch) as index:
+            return FolderSnapshot(head, await self._update_index(scratch, index))
 
     async def changes(self, before: FolderSnapshot, after: FolderSnapshot) -> list[FileChange]:
         """Return the files that differ, by path.
@@ -299,11 +303,15 @@ class SnapshotStore:
         suspects = await asyncio.to_thread(lambda: [path for path in paths if self._is_suspect(scratch.root / path)])
         hashes: dict[str, str] = {}
         for path in suspects:
-            # The file may be gone by now.
-            with suppress(GitError):
+            try:
                 content = (await scratch.git("hash-object", "--", path)).strip()
-                if not await _has_object(scratch, content):
-                    hashes[path] = content
+            except FileChangedError:
+                raise
+            except GitError:
+                # The file is gone by now.
+                continue
+            if not await _has_object(scratch, content):
+                hashes[path] = content
         return hashes
 
     def _is_suspect(self, path: Path) -> bool:
