@@ -11,9 +11,11 @@ Start with `workspace`; `isolation` chooses a kind, `views` starts programs, and
 from atomic.workspaces.base import Base, prepare_base
 from atomic.workspaces.capture import Author, Captured
 from atomic.workspaces.contents import Contents, find_contents
+from atomic.workspaces.copied_paths import foreign_paths
 from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
 from atomic.workspaces.merging import Merged, move_branch, rebase
+from atomic.workspaces.setup import Setup, run_setup
 from atomic.workspaces.views import View
 from atomic.workspaces.workspace import Conflict, Workspace
 
@@ -27,12 +29,15 @@ __all__ = [
     "IsolationError",
     "IsolationKind",
     "Merged",
+    "Setup",
     "View",
     "Workspace",
     "WorkspaceError",
     "choose_isolation",
     "find_contents",
+    "foreign_paths",
     "move_branch",
     "prepare_base",
     "rebase",
+    "run_setup",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +17,12 @@ from pathlib import Path
 import msgspec
 
 from atomic.git import GitError, Repository
-from atomic.git.calls import run_git
+from atomic.git.calls import run_git, split
+from atomic.processes import ExecError
 from atomic.workspaces.contents import Contents, copy_contents
 from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import link_tree, remove_tree
+from atomic.workspaces.setup import Setup, run_setup
 
 NO_PUSH = "disabled-in-a-workspace"
 _CHECKOUT_TIMEOUT = 1800.0
@@ -43,26 +46,45 @@ class Base(msgspec.Struct, frozen=True):
     commit: str
 
 
-async def prepare_base(repository: Repository, folder: Path, commit: str, branch: str, contents: Contents) -> Base:
+async def prepare_base(
+    repository: Repository,
+    folder: Path,
+    commit: str,
+    branch: str,
+    contents: Contents,
+    *,
+    setup: Setup | None = None,
+) -> Base:
     """Make the base of a run, or return the one that was made before.
 
-    `branch` is checked out at `commit`. Raises WorkspaceError.
+    `branch` is checked out at `commit`, then `setup` runs. Tracked files that it
+    changes are restored, and other files that it makes are ignored: they are no work of
+    a task. Raises WorkspaceError.
     """
     base = Base(repository.root, folder, commit)
     if await asyncio.to_thread(folder.is_dir):
         return base
-    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    unfinished = unfinished_name(folder)
     await asyncio.to_thread(remove_tree, unfinished)
     try:
         unfinished.mkdir(parents=True, mode=0o700)
         await _make_repository(repository, unfinished, branch)
         await _check_out(unfinished, commit, branch)
         await copy_contents(contents, repository.root, unfinished)
-    except (GitError, OSError) as error:
+        if setup is not None:
+            await run_setup(repository.root, unfinished, setup)
+            await _check_out(unfinished, commit, branch)
+            await _ignore_new_files(unfinished)
+    except (GitError, ExecError, OSError) as error:
         raise WorkspaceError(f"A copy of {repository.root} cannot be made in {unfinished}: {error}") from error
     _settle_index(unfinished)
     unfinished.rename(folder)
     return base
+
+
+def unfinished_name(folder: Path) -> Path:
+    """Return where a base is made before it gets its name."""
+    return folder.with_name(f"{folder.name}.unfinished")
 
 
 async def _make_repository(repository: Repository, folder: Path, branch: str) -> None:
@@ -129,8 +151,28 @@ _PLAIN = frozenset({"core.filemode", "core.symlinks", "core.ignorecase", "core.a
 async def _check_out(folder: Path, commit: str, branch: str) -> None:
     """Check out the start commit with the filters of the user's own settings."""
     users = {name: os.environ.get(name) for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")}
-    words = ("-c", "core.hooksPath=/dev/null", "checkout", "--quiet", "-B", branch, commit)
+    words = ("-c", "core.hooksPath=/dev/null", "checkout", "--quiet", "--force", "-B", branch, commit)
     await run_git(*words, cwd=folder, env=users, timeout=_CHECKOUT_TIMEOUT, is_short=False)
+
+
+async def _ignore_new_files(folder: Path) -> None:
+    """Let git ignore the files that a set-up command has made."""
+    words = ("ls-files", "--others", "--exclude-standard", "--directory", "-z")
+    made = split(await run_git(*words, cwd=folder, env={}))
+    if not made:
+        return
+    rules = folder / ".git" / "info" / "exclude"
+    rules.parent.mkdir(exist_ok=True)
+    with rules.open("a", encoding="utf-8", errors="surrogateescape") as file:
+        file.write("\n")
+        file.writelines(f"/{_as_pattern(path)}\n" for path in made)
+
+
+def _as_pattern(path: str) -> str:
+    """Return a pattern of a `.gitignore` that means this path only."""
+    escaped = re.sub(r"([\\*?\[\] ])", r"\\\1", path)
+    # A line cannot contain its own end.
+    return escaped.replace("\n", "?")
 
 
 def _settle_index(folder: Path) -> None:

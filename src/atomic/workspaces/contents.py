@@ -79,7 +79,8 @@ def _is_within(path: str, ignored: Collection[str]) -> bool:
 def _is_well_known(root: Path, path: str) -> bool:
     name = PurePosixPath(path).name
     if (root / path).is_dir():
-        return name in DEPENDENCIES
+        # An editable install of setuptools has its metadata beside the code.
+        return name in DEPENDENCIES or name.endswith(".egg-info")
     return name == ".env" or name.startswith(".env.")
 
 

@@ -114,6 +114,8 @@ def _make_mount(one: dict[str, Any]) -> None:
     if kind == "overlay":
         options = [f"lowerdir={one['lower']}", f"upperdir={one['upper']}", f"workdir={one['work']}"]
         _mount("overlay", at, "overlay", _NO_DEVICES, ",".join(options + one["options"]))
+    elif kind == "bind":
+        _bind(one["source"], at, read_only=False)
     elif os.path.isdir(at):
         _hide(at, one["visible"])
 

@@ -9,9 +9,10 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from atomic.processes import ExecError, ExecResult, end_marked, execute, new_mark, running
 from atomic.workspaces.errors import WorkspaceError
@@ -37,7 +38,8 @@ class View:
 
     def path_of(self, folder: Path) -> Path:
         """Return where a folder of the user's checkout is in this view."""
-        return self.root / folder.relative_to(self._project)
+        way = os.path.relpath(os.path.realpath(folder), os.path.realpath(self._project))
+        return Path(os.path.normpath(self.root / way))
 
     @property
     def launcher(self) -> list[str]:
@@ -60,6 +62,7 @@ class View:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        on_output: Callable[[bytes], None] | None = None,
     ) -> ExecResult:
         """Run a program like `processes.execute`. Raises ExecError."""
         environment = {**(os.environ if env is None else env), **self.variables}
@@ -70,6 +73,7 @@ class View:
             env=environment,
             timeout=timeout,
             errors="surrogateescape",
+            on_output=on_output,
         )
 
 
@@ -82,54 +86,76 @@ async def open_overlay(
     own_user: bool,
     hidden: Sequence[Path] = (),
     visible: Mapping[Path, bool] | None = None,
+    beside: Mapping[Path, Path] | None = None,
     keep: bool = True,
 ) -> AsyncGenerator[View]:
     """Show `lower` at `root`, with writes going to the folder `layer`.
 
     `hidden` folders are empty in the view, but for the `visible` ones below them, each
-    of which is read-only or not. With `keep=False` a crash of the machine may lose the
-    layer, which is faster. `own_user`: use a user namespace, as programs without root
-    must.
+    of which is read-only or not. Writes to a folder of `beside` go to the layer that it
+    names. With `keep=False` a crash of the machine may lose the layers, which is
+    faster. `own_user`: use a user namespace, as programs without root must.
 
     Raises WorkspaceError.
     """
+    mounts = [_overlay(root, lower, layer, own_user=own_user, keep=keep)]
+    for folder, other in (beside or {}).items():
+        mounts.append(_overlay(folder, folder, other, own_user=own_user, keep=keep))
+    shown = {str(path): is_read_only for path, is_read_only in (visible or {}).items()}
+    for folder in hidden:
+        below = [
+            {"path": path, "read_only": is_read_only}
+            for path, is_read_only in shown.items()
+            if Path(path).is_relative_to(folder)
+        ]
+        mounts.append({"kind": "hide", "at": str(folder), "visible": below})
+    async with _open(root, mounts, own_user=own_user) as view:
+        yield view
+
+
+@asynccontextmanager
+async def open_bound(root: Path, folder: Path, *, own_user: bool) -> AsyncGenerator[View]:
+    """Show `folder` itself at `root`: writes go to it.
+
+    Raises WorkspaceError.
+    """
+    mounts = [{"kind": "bind", "at": str(root), "source": str(folder)}]
+    async with _open(root, mounts, own_user=own_user) as view:
+        yield view
+
+
+def _overlay(at: Path, lower: Path, layer: Path, *, own_user: bool, keep: bool) -> dict[str, Any]:
     for name in ("upper", "work"):
         (layer / name).mkdir(parents=True, exist_ok=True)
     options = ["userxattr"] if own_user else ["redirect_dir=on"]
     if not keep:
         options.append("volatile")
-    overlay = {
+    return {
         "kind": "overlay",
-        "at": str(root),
+        "at": str(at),
         "lower": _escaped(lower),
         "upper": _escaped(layer / "upper"),
         "work": _escaped(layer / "work"),
         "options": options,
     }
-    shown = {str(path): is_read_only for path, is_read_only in (visible or {}).items()}
-    hides = [
-        {
-            "kind": "hide",
-            "at": str(folder),
-            "visible": [
-                {"path": path, "read_only": is_read_only}
-                for path, is_read_only in shown.items()
-                if Path(path).is_relative_to(folder)
-            ],
-        }
-        for folder in hidden
-    ]
-    spec = json.dumps({"own_user": own_user, "mounts": [overlay, *hides]})
-    try:
-        async with running(*_PYTHON, _PROGRAM, "hold", spec, cwd="/", env=_environment()) as holder:
+
+
+@asynccontextmanager
+async def _open(root: Path, mounts: Sequence[Mapping[str, Any]], *, own_user: bool) -> AsyncGenerator[View]:
+    spec = json.dumps({"own_user": own_user, "mounts": mounts})
+    async with AsyncExitStack() as stack:
+        # Errors of programs in the view are none of the view itself.
+        try:
+            hold = running(*_PYTHON, _PROGRAM, "hold", spec, cwd="/", env=_environment())
+            holder = await stack.enter_async_context(hold)
             async with asyncio.timeout(START_SECONDS):
                 said = (await holder.stdout.readline()).decode().strip()
-            if not said.isdigit():
-                reason = said.removeprefix("error ") or holder.stderr_tail.rpartition("\n")[2]
-                raise WorkspaceError(f"A private view of {root} cannot be made: {reason}")
-            yield View(root, root, first=int(said))
-    except (ExecError, TimeoutError) as error:
-        raise WorkspaceError(f"A private view of {root} cannot be made: {error}") from error
+        except (ExecError, TimeoutError) as error:
+            raise WorkspaceError(f"A private view of {root} cannot be made: {error}") from error
+        if not said.isdigit():
+            reason = said.removeprefix("error ") or holder.stderr_tail.rpartition("\n")[2]
+            raise WorkspaceError(f"A private view of {root} cannot be made: {reason}")
+        yield View(root, root, first=int(said))
 
 
 @asynccontextmanager

@@ -15,11 +15,12 @@ from pathlib import Path
 import msgspec
 
 from atomic.git import GitError, Repository
-from atomic.processes import ExecError, execute
+from atomic.processes import ExecError
 from atomic.workspaces.base import Base
 from atomic.workspaces.capture import Author, Capture, Captured
+from atomic.workspaces.copied_paths import copied_paths_of, correct_paths, places_of
 from atomic.workspaces.errors import WorkspaceError
-from atomic.workspaces.folders import remove_tree
+from atomic.workspaces.folders import copy_tree, remove_tree
 from atomic.workspaces.git_in_view import NO_SETTINGS, OUT, SAFE, TIMEOUT, fetch_bundle, git_in_view
 from atomic.workspaces.isolation import Isolation, IsolationKind
 from atomic.workspaces.views import View, open_folder, open_overlay
@@ -88,18 +89,21 @@ class Workspace:
             return
         await self.remove()
         self._exchange.mkdir(parents=True, mode=0o700)
-        if not self.is_overlay:
-            done = await execute("cp", "-a", "--reflink=auto", self.base.folder, self._copy)
-            if done.exit_code != 0:
-                raise WorkspaceError(f"{self.base.folder} cannot be copied: {done.stderr.strip()}")
         try:
+            if not self.is_overlay:
+                await self._copy_base()
             async with self._open_with_exchange() as view:
                 await self._bring(repository, view, commit)
                 where = ("-B", branch) if branch else ("--detach",)
                 await git_in_view(view, *SAFE, "checkout", "--quiet", *where, commit, env=_users_settings())
-        except GitError as error:
+        except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"Commit {commit[:12]} cannot be checked out in {self.folder}: {error}") from error
         self._ready.touch()
+
+    async def _copy_base(self) -> None:
+        await copy_tree(self.base.folder, self._copy)
+        found = await copied_paths_of(self.base)
+        await asyncio.to_thread(correct_paths, self._copy, found, places_of(self.base))
 
     async def _bring(self, repository: Repository, view: View, commit: str) -> None:
         """Bring a commit that the base does not have into the workspace."""
