@@ -182,7 +182,7 @@ def test_a_project_lowers_a_number_and_never_lifts_it(folders: Folders, key: str
 
 
 def test_a_project_lowers_the_default_if_the_user_has_set_nothing(folders: Folders) -> None:
-    settings = folders.load("", "[workflows.ralph]\nmax_iterations = 99\nworkers = 2\n[workflows.mine]\nworkers = 1")
+    settings = folders.load("", "[workflows.ralph]\nmax_iterations = 99\nworkers = 5\n[workflows.mine]\nworkers = 1")
     assert settings.workflows == {"ralph": {"max_iterations": 99}}
     assert len(settings.warnings) == 2
     settings = folders.load("[workflows.ralph]\nmax_iterations = 0", "[workflows.ralph]\nmax_iterations = 1000")

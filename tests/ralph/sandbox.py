@@ -129,16 +129,22 @@ class RalphProject:
 
 
 class Sandbox(RalphProject):
-    """The user, the repository and the script of a fake agent."""
+    """The user, the repository and the script of a fake agent.
 
-    def __init__(self, folder: Path, *script: Mapping[str, Any], git: bool = True) -> None:
+    Ralph works in the checkout itself, unless `isolate` is another kind.
+    """
+
+    def __init__(self, folder: Path, *script: Mapping[str, Any], git: bool = True, isolate: str = "none") -> None:
         super().__init__(User(folder))
         self.log = folder / "prompts.jsonl"
         self.script = folder / "script.json"
         self.play(*script)
         command = [sys.executable, "-I", "-S", fake_acp.PROGRAM, "--forgetful"]
         command += ["--script", str(self.script), "--log", str(self.log)]
-        self.user.sets(f'agent = "acp:actor"\n[acp.actor]\ncommand = {json.dumps(command)}\n')
+        self.user.sets(
+            f'agent = "acp:actor"\n[acp.actor]\ncommand = {json.dumps(command)}\n'
+            f'[workflows.ralph]\nisolate = "{isolate}"\n'
+        )
         (self.project / "README.md").write_text("a project\n")
         if git:
             self.make_repository()

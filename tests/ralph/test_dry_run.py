@@ -34,12 +34,12 @@ async def test_the_command_of_a_dry_run_does_not_run_an_untrusted_makefile(tmp_p
 @pytest.mark.parametrize("owner", ["the user", "the project"])
 async def test_the_report_names_the_configuration_of_a_check(tmp_path: Path, owner: str) -> None:
     sandbox = Sandbox(tmp_path, PLAN)
-    verify = '[workflows.ralph]\nverify = ["touch ran"]\n'
+    verify = 'verify = ["touch ran"]\n'
     if owner == "the user":
         file = sandbox.user.home / ".atomic" / "config.toml"
-        file.write_text(file.read_text() + verify)
+        file.write_text(file.read_text() + verify)  # its last table is that of Ralph
     else:
-        sandbox.user.project_sets(verify)
+        sandbox.user.project_sets(f"[workflows.ralph]\n{verify}")
     outcome = await sandbox.ralph("--dry-run", GOAL)
     assert outcome.exit_code == 0, outcome.stderr
     assert "--verify" not in suggested(sandbox.report)

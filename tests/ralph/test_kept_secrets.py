@@ -94,7 +94,7 @@ async def test_a_check_with_a_secret_in_it_is_refused_before_the_run(tmp_path: P
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     if way == "config.toml":
         settings = sandbox.user.home / ".atomic" / "config.toml"
-        settings.write_text(f'{settings.read_text()}\n[workflows.ralph]\nverify = ["{check}"]\n')
+        settings.write_text(f'{settings.read_text()}\nverify = ["{check}"]\n')
     outcome = await sandbox.ralph(*(("--verify", check) if way == "--verify" else ()), GOAL)
     assert outcome.exit_code == 2, outcome
     assert 'the check "DB_PASSWORD=[redacted] sh -c' in outcome.stderr

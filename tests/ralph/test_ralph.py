@@ -593,7 +593,7 @@ async def test_a_flag_that_yolo_has_no_use_for_is_refused(tmp_path: Path, flag: 
 async def test_workers_of_the_settings_cause_no_warning_of_yolo(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, {"role": "worker", "do": [{"write": {"a.txt": "a\n"}}, {"say": PROMISE}]})
     file = sandbox.user.home / ".atomic" / "config.toml"
-    file.write_text(f"{file.read_text()}[workflows.ralph]\nworkers = 4\n")
+    file.write_text(f"{file.read_text()}workers = 4\n")
     outcome = await sandbox.ralph("--yolo", GOAL)
     assert outcome.status == DONE
     assert "share one checkout" not in outcome.warnings

@@ -124,6 +124,11 @@ SHAPE: Mapping[str, Shape] = {
     "acp": Each({"command": Key('a list, such as ["gemini", "--acp"]', _command)}),
     "env": {"pass": Key("a list of names of variables", _names)},
     "checks": {"env": Key("a list of names of variables", _names)},
+    "workspace": {
+        "copy": Key("a list of names of files and folders", _names),
+        "max_size": Key("a whole number of bytes above 0", _count),
+        "setup": Key('a command, such as "npm ci"', _text),
+    },
     "workflows": Each(Each(_ANYTHING)),
 }
 

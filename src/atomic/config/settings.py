@@ -52,6 +52,14 @@ class CheckSettings(msgspec.Struct, frozen=True):
     env: Sequence[str] = ()
 
 
+class WorkspaceSettings(msgspec.Struct, frozen=True):
+    """`[workspace]`: the ignored files that a workspace gets, and how it is set up."""
+
+    copy: Sequence[str] | None = None  # names or paths; None: `.worktreeinclude`, else well-known folders
+    max_size: int | None = None  # bytes of all these files; None is the default
+    setup: str = ""  # a command that is run once for all workspaces of a run
+
+
 class CapSettings(msgspec.Struct, frozen=True):
     """`[caps]`: limits of a run and its turns, with times in seconds.
 
@@ -79,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True):
     acp: Mapping[str, AcpSettings] = {}
     env: EnvSettings = EnvSettings()
     checks: CheckSettings = CheckSettings()
+    workspace: WorkspaceSettings = WorkspaceSettings()
     workflows: Mapping[str, Mapping[str, Any]] = {}  # they override `default_config`
     warnings: tuple[str, ...] = ()  # ignored keys, with file and line
 

@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from itertools import count
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from atomic.ralph.state import RalphState
 from atomic.ralph.turn_changes import is_cache, keep_alive
 from atomic.tasks import Task
 from atomic.workflows.task_loop import COMES_FIRST
+from atomic.workspaces import View
 
 ResultT = TypeVar("ResultT")
 MAX_RUNS = 3  # of the checks, if files change while they run
@@ -68,6 +70,8 @@ async def check_tree(
     of other tasks' files is never taken for a file that checks write, nor is a committed
     file that a check deletes.
     """
+    if run.is_isolated:
+        return await check_commit(run, now or await run.current())
     work = work_of(run).union(work)
     while True:
         runs -= 1
@@ -86,6 +90,15 @@ async def check_tree(
         moved = [path for path in moved if path not in known]
         if not moved or runs <= 0:
             return Checked(results, after, moved, deleted)
+
+
+async def check_commit(run: RunFolder, snapshot: FolderSnapshot) -> Checked:
+    """Run the checks in a new workspace of a commit: no file of a worker is there that
+    is not in the commit.
+    """
+    assert snapshot.head is not None
+    async with run.timed("check"), run.workspaces.fresh(f"check-{snapshot.head[:12]}", snapshot.head) as view:
+        return Checked(await run.checks.check(run.cwd, run.options.gate_timeout, view=view), snapshot)
 
 
 def work_of(run: RunFolder) -> set[str]:
@@ -189,7 +202,7 @@ async def look_for_check(ctx: Ralph, run: RunFolder) -> None:
     """Take the check of a project that had none when the run began."""
     if run.checks.chosen:
         return
-    found = await asyncio.to_thread(project_check, _project(run), str(run.cwd))
+    found = await _find_check(run)
     if found is None:
         return
     if not ctx.deps.trusted and not await _is_new(ctx, run, found):
@@ -203,13 +216,22 @@ async def look_for_check(ctx: Ralph, run: RunFolder) -> None:
     run.say(f"check: {found.command} (found in {found.origin}); it must be green at the end")
 
 
+async def _find_check(run: RunFolder) -> CheckCommand | None:
+    project = _project(run)
+    if not run.is_isolated:
+        return await asyncio.to_thread(project_check, project, str(run.cwd))
+    async with run.workspaces.files_of(await run.tip()) as copy:
+        view = View(copy, run.workspaces.repository.root)
+        return await asyncio.to_thread(project_check, str(view.path_of(Path(project))), str(view.path_of(run.cwd)))
+
+
 async def _is_new(ctx: Ralph, run: RunFolder, found: CheckCommand) -> bool:
     """Return whether this run added the file that defines a check: agents could have
     run it themselves.
     """
     start = ctx.state.start
     assert start is not None  # `prepare` has taken it
-    changes = await run.snapshots.changes(start, await run.snapshots.take())
+    changes = await run.snapshots.changes(start, await run.current())
     path = await asyncio.to_thread(_path_of, run, found)
     return any(one.path == path and one.status == "added" for one in changes)
 

@@ -208,6 +208,9 @@ class Checkout:
                 await self._refs.end(repository, task, known.allowed.branch)
             await self._refs.begin(repository, known.allowed.branch)
             self._note(msgspec.structs.replace(known, seen=None, tree=before.tree, reported=None))
+        if self._run.is_isolated:
+            yield
+            return
         if cut := await self.hidden.begin_turn():
             what = f"{cut} and the folders after it are not watched"
             self._run.say(f"This project is too large to watch every file that git ignores: {what}")

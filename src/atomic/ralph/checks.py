@@ -24,6 +24,7 @@ from atomic.processes import ExecTimeoutError, execute, new_mark
 from atomic.providers.environment import child_environment
 from atomic.ralph.evidence import CheckResult
 from atomic.sessions.facts import Facts
+from atomic.workspaces import View
 
 TAIL = 8 * 1024  # bytes of a check's output that are kept
 FACT = "gates.json"
@@ -88,7 +89,7 @@ def _one_at_a_time() -> asyncio.Lock:
     return _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
-async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -> CheckResult:
+async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str], view: View | None) -> CheckResult:
     """Run a check once.
 
     Raises ExecError if it cannot be started, because the folder is gone.
@@ -101,10 +102,14 @@ async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -
     began = monotonic()
     mark = new_mark()
     environment = child_environment(passed=passed, extra={**_EXTRA, **mark})
+    words = ("sh", "-c", command)
     try:
-        done = await execute(
-            "sh", "-c", command, cwd=cwd, env=environment, timeout=timeout, on_output=output.add, mark=mark
-        )
+        if view is None:
+            done = await execute(*words, cwd=cwd, env=environment, timeout=timeout, on_output=output.add, mark=mark)
+        else:
+            place = view.path_of(cwd)
+            environment = {**environment, "PWD": str(place)}
+            done = await view.run(*words, cwd=place, env=environment, timeout=timeout, on_output=output.add)
         exit_code = done.exit_code
         timed_out = False
     except ExecTimeoutError:
@@ -241,7 +246,9 @@ class CheckHistory:
         chosen = (*record.chosen, check)
         self._write(msgspec.structs.replace(record, chosen=chosen, late=(*record.late, check.command)))
 
-    async def take_baseline(self, cwd: Path, timeout: float, *, again: bool = False) -> list[CheckResult]:
+    async def take_baseline(
+        self, cwd: Path, timeout: float, *, again: bool = False, view: View | None = None
+    ) -> list[CheckResult]:
         """Run each check once, before anything has changed, and return the red ones.
 
         Known results stay, because files may have changed before a resume. `again`:
@@ -253,7 +260,7 @@ class CheckHistory:
                 known = self.baseline.get(command)
                 if known == 0 or (known is not None and not again):
                     continue
-                result = await _run(command, cwd, timeout, self._variables)
+                result = await _run(command, cwd, timeout, self._variables, view)
                 record = self._read()
                 baseline = {**record.baseline, command: result.exit_code}
                 self._write(msgspec.structs.replace(record, baseline=baseline))
@@ -261,19 +268,19 @@ class CheckHistory:
                     red.append(msgspec.structs.replace(result, baseline_exit_code=result.exit_code))
         return red
 
-    async def check(self, cwd: Path, timeout: float) -> list[CheckResult]:
+    async def check(self, cwd: Path, timeout: float, *, view: View | None = None) -> list[CheckResult]:
         """Run all checks.
 
         One that fails, but did not time out, is run once more on the same files.
         """
-        return [await self._check(command, cwd, timeout) for command in self.commands]
+        return [await self._check(command, cwd, timeout, view) for command in self.commands]
 
-    async def _check(self, command: str, cwd: Path, timeout: float) -> CheckResult:
+    async def _check(self, command: str, cwd: Path, timeout: float, view: View | None) -> CheckResult:
         is_flaky = False
         async with _one_at_a_time():
-            result = await _run(command, cwd, timeout, self._variables)
+            result = await _run(command, cwd, timeout, self._variables, view)
             if result.exit_code != 0 and not result.timed_out:
-                result = await _run(command, cwd, timeout, self._variables)
+                result = await _run(command, cwd, timeout, self._variables, view)
                 is_flaky = result.exit_code == 0
         record = self._read()
         if result.exit_code == 0 and command not in record.passed_once:

@@ -55,6 +55,11 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     steering_files: Sequence[str] = ()  # changed files that decide what the checks do
     uncommitted: Sequence[str] = ()  # changed files that are not in the new commit, if there is one
+    base: str | None = None  # the commit at which the task's workspace began
+    base_tree: str = ""
+    merged: str | None = None  # the commit of the run's branch that has this work
+    merged_checks: Sequence[CheckResult] = ()  # on that commit, if it is not the task's own
+    dropped: Mapping[str, Sequence[str]] = {}  # lines of other tasks that the merge took away, by path
 
 
 def diffstat(changes: Iterable[FileChange]) -> Diffstat:

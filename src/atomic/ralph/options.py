@@ -25,6 +25,7 @@ from atomic.workflows.errors import UntrustedError
 
 OWN_LISTS = ("research/tasks.json", "research/feature-list.json")
 RED_CHECKS = ("ignore", "goal")
+ISOLATION = ("auto", "overlay", "clone", "worktree", "none")
 # Origins of checks:
 PLAN = "the plan"
 SETTINGS = "config.toml"  # of the user
@@ -51,6 +52,10 @@ class Options(msgspec.Struct, frozen=True):
     review_rounds: int = 3
     reviewers: int = 1
     workers: int = 1
+    shared_workers: int = 0  # without isolation; 0: the same number
+    isolate: str = "none"
+    include_uncommitted: bool = False
+    accept: bool = False
     pr: bool = False
     dry_run: bool = False
     project: str = ""  # the root of the project
@@ -73,6 +78,10 @@ def read_options(params: WorkflowStateParams) -> Options:
         review_rounds=_count(config, "review_rounds", least=0),
         reviewers=_count(config, "reviewers", least=1),
         workers=1 if mode == "yolo" else _count(config, "workers", least=1),
+        shared_workers=0 if "workers" in params.given or _users_own(params, "workers") else 1,
+        isolate=config["isolate"],
+        include_uncommitted=bool(config["include_uncommitted"]),
+        accept=bool(config["accept"]),
         pr=bool(config["pr"]),
         dry_run=bool(config["dry_run"]),
         project=params.project,
@@ -86,7 +95,7 @@ def check_resume(params: ResumeParams) -> None:
     """
     given = params.given
     config = {**DEFAULTS, **params.config}
-    if not config["dry_run"]:
+    if not config["dry_run"] and config["isolate"] == "none":
         check_operation(params.cwd, then=f"run atomic resume {params.run}")
     red_checks_of(given)
     if "red_checks" in given and params.has_worked:
@@ -161,10 +170,13 @@ def read_list(path: Path) -> TaskList:
 
 
 def _check_words(config: Mapping[str, Any]) -> None:
-    if config["isolate"] == "worktree":
-        raise StartError("--isolate worktree does not exist yet: leave it out, and all workers share your checkout")
-    if config["isolate"] != "none":
-        raise StartError(f'--isolate cannot be "{config["isolate"]}": give none')
+    if config["isolate"] not in ISOLATION:
+        raise StartError(
+            f'--isolate cannot be "{config["isolate"]}": give {", ".join(ISOLATION[:-1])} or {ISOLATION[-1]}'
+        )
+    for flag, key in (("--include-uncommitted", "include_uncommitted"), ("--accept", "accept")):
+        if config[key] and config["isolate"] == "none":
+            raise StartError(f"{flag} has no effect with --isolate none: the run works in your checkout; leave one out")
     given = [flag for flag, key in (("--tasks", "tasks"), ("--feature-list", "feature_list")) if config[key]]
     if config["yolo"]:
         given.append("--yolo")
@@ -228,23 +240,22 @@ def _checks(params: WorkflowStateParams, config: Mapping[str, Any]) -> list[Chec
     if given := _commands(config["verify"]):
         if "verify" in params.given:
             return [CheckCommand(command, "--verify") for command in given]
-        own = _users_own(params)
+        own = {command for value in _users_own(params, "verify") for command in _commands(value)}
         return [CheckCommand(command, SETTINGS if command in own else PROJECT_SETTINGS) for command in given]
     found = project_check(params.project or params.cwd, params.cwd)
     return [] if found is None else [found]
 
 
-def _users_own(params: WorkflowStateParams) -> set[str]:
-    """Return the checks that the user's own configuration sets."""
+def _users_own(params: WorkflowStateParams, key: str) -> list[Any]:
+    """Return the values that the user's own configuration sets for a key of Ralph."""
     layers, _ = read_layers(Path(params.project or params.cwd))
     tables = [layer.values.get("workflows", {}) for layer in layers if layer.origin == "user"]
-    return {
-        command
+    return [
+        table[key]
         for workflows in tables
         for name, table in workflows.items()
-        if name.casefold() == NAME
-        for command in _commands(table.get("verify", []))
-    }
+        if name.casefold() == NAME and key in table
+    ]
 
 
 def project_check(project: str, cwd: str) -> CheckCommand | None:

@@ -22,6 +22,7 @@ from atomic.ralph.check_runs import watch_checks
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.checks import NOT_EXECUTABLE, NOT_FOUND
 from atomic.ralph.evidence import CheckResult
+from atomic.ralph.isolated_start import prepare_workspaces, take_baseline
 from atomic.ralph.options import PLAN, has_secret, read_list, red_checks_of, refuse_secrets
 from atomic.ralph.plan import PlanError, check_in, plan_in, plan_tool, read_plan
 from atomic.ralph.prompts import planner_prompt
@@ -33,6 +34,7 @@ from atomic.tasks import TaskList, TaskStatus
 from atomic.tasks.task import named
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
+from atomic.workspaces import View
 
 WITHOUT_CHECK = (
     "not verified by a check: none was found. The run relies on changed files and the review; "
@@ -74,9 +76,15 @@ async def prepare(ctx: Ralph) -> NodeResult:
     _choose_checks(run)
     _warn_of_variables(run)
     await asyncio.to_thread(_warn_of_others, run)
-    if run.options.workers > 1:
+    branch = None if run.options.dry_run else await prepare_workspaces(ctx, run)
+    if branch is not None:
+        red = await take_baseline(ctx, run, branch.first)
+        if red:
+            await _decide(ctx, run, red)
+        return NodeResult({"start": await run.snapshot_of(branch.first), "isolated": True})
+    if run.workers > 1:
         run.say(
-            f"{run.options.workers} workers share one checkout, which is risky: each sees the half-done work of the "
+            f"{run.workers} workers share one checkout, which is risky: each sees the half-done work of the "
             "others, a check may fail because of another's work, and changes cannot be assigned to tasks"
         )
     if run.options.pr and (why := await obstacle(run.cwd)):
@@ -301,19 +309,20 @@ def _take(run: RunFolder, tasks: TaskList) -> None:
 async def _ask_planner(ctx: Ralph, run: RunFolder, *, attempt: int) -> TaskList:
     """Ask the planner once. Raises PlanError."""
     options = run.options
-    prompt = planner_prompt(
-        options.goal, options.origin, run.prompt_context(), attempt=attempt, problem=ctx.state.plan_problem
-    )
     checkout = Checkout(run)
-    async with checkout.turn("plan", is_repair=False):
-        answer, submitted = await ask_once(ctx, tuple[str, list[Any]], lambda: _planner_turn(ctx, prompt))
+    async with checkout.turn("plan", is_repair=False), run.reading("plan") as view:
+        prompt = planner_prompt(
+            options.goal, options.origin, run.prompt_context(view), attempt=attempt, problem=ctx.state.plan_problem
+        )
+        answer, submitted = await ask_once(ctx, tuple[str, list[Any]], lambda: _planner_turn(ctx, prompt, view))
     if checkout.failed is not None:
         run.say(f"the planner changed the checkout: {checkout.failed.reason}")
     return read_plan(submitted[-1]) if submitted else plan_in(answer)
 
 
-async def _planner_turn(ctx: Ralph, prompt: str) -> tuple[str, list[Any]]:
+async def _planner_turn(ctx: Ralph, prompt: str, view: View | None) -> tuple[str, list[Any]]:
     """Return the planner's answer and the plans that it submitted."""
     submitted: list[Any] = []
-    answer = await ctx.deps.turn(prompt, agent="planner", custom_tools=[plan_tool(submitted.append)], strict=False)
+    tools = [plan_tool(submitted.append)]
+    answer = await ctx.deps.turn(prompt, agent="planner", custom_tools=tools, strict=False, workspace=view)
     return answer, submitted

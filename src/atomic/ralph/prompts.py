@@ -41,6 +41,7 @@ class PromptContext(msgspec.Struct, frozen=True):
     wanted: tuple[str, ...] = ()  # checks that have not passed yet and must pass at the end
     shared: bool = False  # several workers at once in one checkout
     users_files: tuple[str, ...] = ()  # uncommitted work of the user, which agents must not touch
+    isolated: bool = False  # the agent has its own copy of the project
 
 
 def head(role: str, task: str | None, attempt: int) -> str:
@@ -206,7 +207,14 @@ def _checks(context: PromptContext, when: str) -> str:
 
 def _work_rules(context: PromptContext) -> str:
     commit = "This folder is not in a git repository: leave the files in their final state."
-    if context.is_git:
+    if context.isolated:
+        commit = (
+            "You work in your own copy of the project: others work on other tasks in theirs. Commit your work on the "
+            "current branch, and only the files of this task. Do not switch branches. Other branches, tags and "
+            "stashes do not leave this copy, and nothing that git ignores does: what is not committed by you is "
+            "committed for you, and then the checks run on a new checkout of that commit."
+        )
+    elif context.is_git:
         commit = (
             "Commit your work on the current branch, in one commit, and only the files of this task, by name: "
             "`git add -- FILES && git commit --only -m MESSAGE -- FILES`. Never use `git add -A`, `git add .` or "

@@ -30,6 +30,7 @@ from atomic.ralph.report import pull_request_body
 from atomic.ralph.report_data import read_report_data
 from atomic.ralph.run_folder import Ralph, RunFolder
 from atomic.workflows import NodeResult
+from atomic.workspaces import RunBranch
 
 BODY = "pull-request.md"
 MAX_TITLE = 72
@@ -120,19 +121,24 @@ async def obstacle(cwd: Path) -> str | None:
 async def _publish(ctx: Ralph, run: RunFolder) -> str | None:
     """Return the address of the pull request; None without commits to publish."""
     repository = _repository(run.cwd)
-    head, _ = await repository.head()
-    left_over = await _uncommitted(repository)
+    branch = run.workspaces.branch
+    if branch is None:
+        head, _ = await repository.head()
+        left_over = await _uncommitted(repository)
+    else:
+        head = await run.tip()
+        left_over = []
     start = ctx.state.start
     if head is None or (start is not None and start.head == head):
         if left_over:
             raise _Refusal(f"nothing was committed; these files have changed: {_named(left_over)} (commit them first)")
         run.say("no pull request: the run left no commit and no change")
         return None
-    target = await _target(repository, run.session.name)
+    target = await _target(repository, run.session.name, branch)
     found = await _open_one(target)  # before the push: without gh nothing is pushed
     if left_over:
         run.say(f"not in the pull request, because not committed: {_named(left_over)}")
-    await _push(repository, target)
+    await _push(repository, target, head)
     return found or await _create(ctx, run, target)
 
 
@@ -169,12 +175,14 @@ async def _line_of(repository: Repository, *words: str) -> str | None:
         return None
 
 
-async def _target(repository: Repository, session: str) -> _Target:
+async def _target(repository: Repository, session: str, own: RunBranch | None) -> _Target:
     remote, address = await _remote(repository)
     branch = await _line_of(repository, "symbolic-ref", "--quiet", "--short", "HEAD")
     known = await _line_of(repository, "symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD")
     default = None if known is None else known.removeprefix(f"refs/remotes/{remote}/")
     forge = await _forge(repository, address)
+    if own is not None:
+        return _Target(remote, address, forge, own.name, default or own.upstream or None)
     if branch is None or branch == default or (default is None and branch in _DEFAULTS):
         return _Target(remote, address, forge, f"atomic/{session[:8]}", default or branch)
     return _Target(remote, address, forge, branch, default)
@@ -217,7 +225,7 @@ async def _address(repository: Repository, name: str, url: str) -> RemoteAddress
         ) from error
 
 
-async def _push(repository: Repository, target: _Target) -> None:
+async def _push(repository: Repository, target: _Target, commit: str) -> None:
     """Push without force, so that nothing on the remote is lost.
 
     The remote is set here, not by the repository.
@@ -226,7 +234,7 @@ async def _push(repository: Repository, target: _Target) -> None:
     settings = ("-c", f"remote.{name}.url={target.address.url}")
     settings += ("-c", f"remote.{name}.fetch=+refs/heads/*:refs/remotes/{name}/*")
     flags = ("--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--receive-pack=git-receive-pack")
-    words = (*settings, "push", *flags, "--", target.remote, f"HEAD:refs/heads/{target.branch}")
+    words = (*settings, "push", *flags, "--", target.remote, f"{commit}:refs/heads/{target.branch}")
     try:
         await repository.git_as_user(*words, base=_environment(), timeout=_PUSH_TIMEOUT, protocols="https:ssh")
     except GitError as error:

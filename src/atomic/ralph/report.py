@@ -22,7 +22,7 @@ from atomic.ralph.report_sections import (
     findings_section,
     open_section,
 )
-from atomic.ralph.report_undo import undo_section
+from atomic.ralph.report_undo import branch_commands, undo_section
 from atomic.ralph.report_warnings import harm, late, late_warning, warnings
 from atomic.ralph.run_folder import NOTES, SNAPSHOTS, read_notes
 from atomic.ralph.users_files import changed_late
@@ -49,6 +49,8 @@ def at_end(end: RunEnd) -> EndNote | None:
     if data.record.pr:
         message += f"; pull request: {plain(data.record.pr)}"
     message += f"; report: {session / REPORT}"
+    if data.branch is not None:
+        message = "\n  ".join([message, *branch_commands(data, data.branch)])
     if data.options.dry_run:
         return EndNote(paragraphs(message, *dry_sections(data)))
     return EndNote(message, verified=bool(data.verifying))
@@ -120,6 +122,8 @@ def _proof(data: ReportData) -> str:
         verified = f"verified by {' and '.join(plain(command) for command in data.verifying)}"
     if data.is_reviewed is None:
         return f"{verified}; whether it was reviewed is not known"
+    if data.verifying and data.branch is not None and not data.is_yolo:
+        verified += ", each task on its own commit and again after merging"
     joint = " and" if bool(data.verifying) is data.is_reviewed else ","
     proof = f"{verified}{joint} {'reviewed' if data.is_reviewed else 'not reviewed'}"
     if data.checks.ignored:

@@ -29,6 +29,7 @@ from atomic.runs.spending import CallRecord, Spent, read_past
 from atomic.sessions.facts import CHANGED_COPIES
 from atomic.sessions.model import SessionRecord
 from atomic.tasks import Task, TaskList, TasksError
+from atomic.workspaces import RunBranch, read_branch
 
 _ROLES = ("planner", "worker", "reviewer", "fixer")
 
@@ -74,6 +75,7 @@ class ReportData:
     deleted_ignored: Sequence[str]  # files that git ignores, and that were gone after a turn
     undone: Sequence[str]  # finished tasks whose changes were undone while no agent worked
     changed_copies: Sequence[str]  # files of the session that another program has changed
+    branch: RunBranch | None = None  # of a run with workspaces
 
     @property
     def id(self) -> str:
@@ -100,7 +102,8 @@ class ReportData:
         """Return whether several workers used one checkout: then changes cannot be told
         apart by task.
         """
-        return self.options.workers > 1
+        workers = self.options.shared_workers or self.options.workers
+        return self.branch is None and workers > 1
 
     @property
     def all_evidence(self) -> list[Evidence]:
@@ -215,6 +218,7 @@ def read_report_data(session: Path, state: object, facts: Mapping[str, Any]) -> 
         deleted_ignored=deleted_ignored(facts),
         undone=undone_tasks(facts),
         changed_copies=facts.get(CHANGED_COPIES, ()),
+        branch=read_branch(facts),
     )
 
 
@@ -224,7 +228,8 @@ def _options(record: SessionRecord) -> Options:
     mode = "yolo" if config["yolo"] else "plan"
     names = ("review_rounds", "reviewers", "workers", "pr", "dry_run")
     given = {name: config[name] for name in names if type(config[name]) is type(DEFAULTS[name])}
-    return Options(mode=mode, goal=record.prompt, **given)
+    shared = 1 if config["workers"] == DEFAULTS["workers"] else 0
+    return Options(mode=mode, goal=record.prompt, shared_workers=shared, **given)
 
 
 def _tasks(path: Path) -> TaskList:

@@ -80,6 +80,9 @@ def _evidence(data: ReportData, evidence: Evidence) -> list[str]:
     stat = evidence.diffstat
     size = f"{stat.files} file{'' if stat.files == 1 else 's'}, +{stat.insertions} −{stat.deletions}"
     facts.append(f"{size}: {_files(evidence.changed_files)}; {where}")
+    facts += [f"After merging: {_check_result(check)}" for check in evidence.merged_checks]
+    for path, lines in evidence.dropped.items():
+        facts.append(f"**Merging took lines away that another task had added** to {code(path)}: {codes(lines[:5])}")
     if evidence.protected_files:
         facts.append(f"**Changed tests, checks or CI files**: {_files(evidence.protected_files)}")
     return facts
@@ -102,6 +105,8 @@ def _where(data: ReportData, evidence: Evidence) -> str:
     """Return which commit has the work."""
     if evidence.commit is None:
         return "in no commit"
+    if data.branch is not None and evidence.merged:
+        return f"commit {code(evidence.merged)} of the branch {code(data.branch.name)}"
     spans = data.spans(evidence)
     if not spans:
         return f"HEAD was {code(evidence.commit)}"
@@ -225,6 +230,10 @@ def _repair(data: ReportData, finding: Finding) -> str:
 def choices_section(data: ReportData) -> str:
     """Return the checks, review, workers and agents, and who chose them."""
     workers = "one at a time, in your checkout"
+    if data.branch is not None:
+        many = "one at a time" if data.options.workers == 1 else f"at most {data.options.workers} at once"
+        workers = f"{many}, each in its own copy of the project (`--isolate`: {data.branch.kind})"
+        workers += "".join(f"; {line(reason)}" for reason in data.branch.reasons)
     if data.is_shared:
         workers = (
             f"{data.options.workers} at once in one checkout: a check may have failed, or passed, because of another's"

@@ -11,6 +11,7 @@ from atomic.ralph.markdown import bullets, code, codes, line, paragraphs, shell,
 from atomic.ralph.report_data import ReportData
 from atomic.ralph.report_sections import MAX_FILES
 from atomic.ralph.state import Span
+from atomic.workspaces import RunBranch
 
 _TITLE = "## Commands to accept or undo"
 _INTRODUCTION = "In the root of the repository. None of these commands has been run: keep the work by doing nothing."
@@ -20,6 +21,8 @@ def undo_section(data: ReportData) -> str:
     """Return the commands for each task, or for the whole run if commits cannot be
     assigned to tasks.
     """
+    if data.branch is not None:
+        return _branch(data, data.branch)
     if not data.all_evidence:
         return paragraphs(_TITLE, f"No task left a change; {code('git status')} shows the current state.")
     if all(evidence.commit is None for evidence in data.all_evidence):
@@ -30,6 +33,29 @@ def undo_section(data: ReportData) -> str:
     order = "A later task may build on an earlier one: undo the latest first."
     tasks = [_task(data, evidence) for evidence in data.all_evidence]
     return paragraphs(_TITLE, f"{_INTRODUCTION} {order}", *tasks, "" if data.is_yolo else _whole_run(data))
+
+
+def branch_commands(data: ReportData, branch: RunBranch) -> list[str]:
+    """Return the commands for a run's branch, each with a remark."""
+    id = data.id[:8]
+    target = branch.upstream or branch.start[:12]
+    commands = [f"git diff {word(target)}...{branch.name}  # what changed"]
+    if branch.landed:
+        last = branch.landed[-1]
+        commands.append(f"atomic accept {id}  # merge it into {target}")
+        commands.append(f"atomic undo {id} {word(last.task)}  # take task {line(last.task)} back out")
+    return commands
+
+
+def _branch(data: ReportData, branch: RunBranch) -> str:
+    commands = branch_commands(data, branch)
+    commands.append(f"atomic discard {data.id[:8]}  # delete the branch; the work stays restorable")
+    text = f"Your checkout is as it was. The work is on the branch {code(branch.name)}."
+    parts = [_TITLE, text, shell(*commands)]
+    if lost := [task for task in data.open if data.worked_on(task)]:
+        parts.append("Work of tasks that are not done is parked:")
+        parts.append(shell(*(f"atomic salvage {data.id[:8]} {word(task.id)}" for task in lost)))
+    return paragraphs(*parts)
 
 
 def _task(data: ReportData, evidence: Evidence) -> str:

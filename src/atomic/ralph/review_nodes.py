@@ -42,6 +42,7 @@ from atomic.ralph.state import Halt, RalphState
 from atomic.tasks import Task, TaskList
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
+from atomic.workspaces import View
 
 _CHOSEN = "tasks"  # the key under which a step remembers the tasks that it adds
 MAX_MOVES = 2  # how often the work is checked and reviewed again because files have changed
@@ -57,7 +58,7 @@ async def settle(ctx: Ralph) -> NodeResult:
     run.check_folder()
     await Checkout(run).stay()
     await look_for_check(ctx, run)
-    now = await run.snapshots.take()
+    now = await run.current()
     await Checkout(run).note_undone(now)
     is_same = not _changed_by_reviewers(run, state) and not await deleted_by_checks(run)
     if not run.checks.chosen or (is_same and await is_known_green(run, state, now)):
@@ -114,30 +115,31 @@ def _key(ctx: Ralph) -> str:
 async def _ask_reviewer(ctx: Ralph, run: RunFolder, problem: str) -> Review:
     """Ask the reviewer once. Raises ReviewError."""
     state = ctx.state
-    prompt = reviewer_prompt(
-        run.options.goal,
-        run.tasks.tasks,
-        run.evidence,
-        await _change(ctx, run),
-        run.prompt_context(),
-        attempt=2 if problem else 1,
-        before=state.rounds[-1] if state.rounds else (),
-        problem=problem,
-    )
     other = _other_provider(ctx)
     if state.unserved.get(_key(ctx)):  # the worker's agent is better than none
         other = ctx.deps.provider_of("worker")
     checkout = Checkout(run)
     round_name = _round_name(len(state.reviews))
-    async with checkout.turn("review", is_repair=False, hidden_as=round_name):
+    place = f"review-{len(state.reviews)}-{ctx.index}"
+    async with checkout.turn("review", is_repair=False, hidden_as=round_name), run.reading(place) as view:
+        prompt = reviewer_prompt(
+            run.options.goal,
+            run.tasks.tasks,
+            run.evidence,
+            await _change(ctx, run),
+            run.prompt_context(view),
+            attempt=2 if problem else 1,
+            before=state.rounds[-1] if state.rounds else (),
+            problem=problem,
+        )
         answer, submitted = await ask_once(
-            ctx, tuple[str, list[Review]], lambda: _reviewer_turn(ctx, prompt, provider=other)
+            ctx, tuple[str, list[Review]], lambda: _reviewer_turn(ctx, prompt, provider=other, view=view)
         )
     if checkout.failed is not None:
         run.say(f"the reviewer changed the checkout: {checkout.failed.reason}")
     await checkout.require_repository()
     assert state.settled is not None  # `settle` has set it
-    changes = await run.snapshots.changes(state.settled, await run.snapshots.take())
+    changes = await run.snapshots.changes(state.settled, await run.current())
     checkout.hidden.note(round_name, protected(changes, run.checks.commands))
     if paths := checkout.hidden.changed_by(round_name):
         run.say(f"the reviewer changed files that decide about checks: {', '.join(paths[:5])}")
@@ -148,11 +150,15 @@ async def _ask_reviewer(ctx: Ralph, run: RunFolder, problem: str) -> Review:
     return strictest(submitted)
 
 
-async def _reviewer_turn(ctx: Ralph, prompt: str, *, provider: str | None) -> tuple[str, list[Review]]:
+async def _reviewer_turn(
+    ctx: Ralph, prompt: str, *, provider: str | None, view: View | None
+) -> tuple[str, list[Review]]:
     """Return the reviewer's answer and the reviews that it submitted."""
     submitted: list[Review] = []
     tools = [review_tool(submitted.append)]
-    answer = await ctx.deps.turn(prompt, agent="reviewer", provider=provider, custom_tools=tools, strict=False)
+    answer = await ctx.deps.turn(
+        prompt, agent="reviewer", provider=provider, custom_tools=tools, strict=False, workspace=view
+    )
     return answer, submitted
 
 
@@ -178,7 +184,7 @@ def _other_provider(ctx: Ralph) -> str | None:
 async def _change(ctx: Ralph, run: RunFolder) -> Change:
     state = ctx.state
     start = state.start
-    now = await run.snapshots.take()
+    now = await run.current()
     assert start is not None  # `prepare` has taken it
     patch, _ = await run.snapshots.patch(start, now, max_bytes=16 * 1024 * 1024)
     file = run.make_notes() / f"changes-{len(state.rounds) + 1}.patch"
@@ -210,7 +216,7 @@ async def _approved(ctx: Ralph, run: RunFolder) -> NodeResult:
     """
     settled = ctx.state.settled
     assert settled is not None  # `settle` has set it
-    moved = await moved_files(run, settled, await run.snapshots.take())
+    moved = await moved_files(run, settled, await run.current())
     moved = sorted({*moved, *_changed_by_reviewers(run, ctx.state)})
     if not moved:
         return NodeResult({"over": True, "moves": 0})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from atomic.ralph.evidence import Evidence, read_evidence, write_evidence
 from atomic.ralph.file_names import named
 from atomic.ralph.options import most_iterations
 from atomic.ralph.prompts import PromptContext
-from atomic.ralph.state import RalphState, Span
+from atomic.ralph.state import RalphState, Span, workers_of
 from atomic.ralph.users_files import read_users_files
 from atomic.runs.agent_calls import CutOff
 from atomic.runs.spending import CallRecord, read_calls
@@ -28,6 +28,7 @@ from atomic.sessions.files import make_folder
 from atomic.sessions.store import notes_of
 from atomic.tasks import TaskList
 from atomic.workflows.nodes import Context
+from atomic.workspaces import BranchMovedError, RunWorkspaces, View
 
 Ralph = Context[RalphState]
 ITERATIONS = "iterations.json"
@@ -59,6 +60,65 @@ class RunFolder:
         """Raise FolderGoneError if the project's folder does not exist."""
         if not self.cwd.is_dir():
             raise FolderGoneError(f"{self.cwd}, where the work is done, no longer exists: restore it and resume")
+
+    @property
+    def workspaces(self) -> RunWorkspaces:
+        return self._ctx.deps.workspaces
+
+    @property
+    def is_isolated(self) -> bool:
+        """Return whether each worker has its own workspace."""
+        return self.workspaces.branch is not None
+
+    @property
+    def workers(self) -> int:
+        """Return how many tasks are worked on at once."""
+        return workers_of(self._ctx.state)
+
+    async def tip(self) -> str:
+        """Return the last commit of the run's branch.
+
+        Raises Suspend if another program has moved the branch.
+        """
+        try:
+            return await self.workspaces.tip()
+        except BranchMovedError as error:
+            raise Suspend(str(error), code=error.code) from error
+
+    async def snapshot_of(self, commit: str) -> FolderSnapshot:
+        """Return the files of a commit of the user's repository."""
+        tree = await self.workspaces.repository.git("rev-parse", "--verify", f"{commit}^{{tree}}")
+        return FolderSnapshot(commit, tree.strip())
+
+    async def current(self) -> FolderSnapshot:
+        """Return the files of the run as they are: of its branch, or in the checkout."""
+        if self.is_isolated:
+            return await self.snapshot_of(await self.tip())
+        return await self.snapshots.take()
+
+    @asynccontextmanager
+    async def reading(self, name: str) -> AsyncGenerator[View | None]:
+        """Open a workspace at the tip, for an agent that should change nothing.
+
+        What it changes anyway is parked. None: it works in the checkout.
+        """
+        if not self.is_isolated:
+            yield None
+            return
+        spaces = self.workspaces
+        await self._park_read(name)
+        workspace = await spaces.create(name, await self.tip())
+        try:
+            async with workspace.open() as view:
+                yield view
+        finally:
+            await self._park_read(name)
+
+    async def _park_read(self, name: str) -> None:
+        workspace = await self.workspaces.workspace(name)
+        if workspace.exists:
+            await self.workspaces.park(name, name, 1, f"Changes of {name}")
+            await workspace.remove()
 
     def timed(self, what: str) -> AbstractAsyncContextManager[None]:
         """Interrupt the block when `--max-time` and its grace are over.
@@ -118,11 +178,14 @@ class RunFolder:
         """Return the turns of a task."""
         return self._ctx.state.spans.get(task, ())
 
-    def prompt_context(self) -> PromptContext:
-        """Return the facts about the project that prompts have."""
+    def prompt_context(self, view: View | None = None) -> PromptContext:
+        """Return the facts about the project that prompts have.
+
+        `view`: the workspace of the agent.
+        """
         checks = self.checks
         return PromptContext(
-            cwd=str(self.cwd),
+            cwd=str(self.cwd if view is None else view.path_of(self.cwd)),
             notes=str(self.notes / NOTES),
             is_git=find_repository(self.cwd) is not None,  # also one that has no commit yet
             checks=tuple(checks.commands),
@@ -132,8 +195,9 @@ class RunFolder:
                 for check in checks.chosen
                 if checks.must_pass(check.command) and not checks.is_blocking(check.command)
             ),
-            shared=self.options.workers > 1,
+            shared=view is None and self.workers > 1,
             users_files=tuple(read_users_files(self.facts).files),
+            isolated=view is not None,
         )
 
     @contextmanager
@@ -192,6 +256,11 @@ class RunFolder:
     def say(self, text: str) -> None:
         """Print a message that is not a failure."""
         self._ctx.emit("warning", {"text": text})
+
+
+def workspace_of(task: str) -> str:
+    """Return the name of a task's workspace."""
+    return f"task-{task}"
 
 
 class FolderGoneError(Exception):

@@ -35,7 +35,7 @@ class Try(msgspec.Struct, frozen=True):
     `kind` is the reason, `trouble` goes into the next prompt.
     """
 
-    kind: Literal["unchanged", "gate", "error", "git"]
+    kind: Literal["unchanged", "gate", "error", "git", "merge"]
     trouble: str
     reason: str = ""  # in one line, for the user
     cut_off: bool = False  # the turn was interrupted by a limit
@@ -56,6 +56,11 @@ class RalphState(State):
     cwd: str = ""
     session_dir: str = ""
     start: FolderSnapshot | None = None  # the folder before the first change
+    isolated: bool = False  # each worker has its own workspace
+    starts: Annotated[dict[str, str], reducers.merge] = {}  # by task: the commit at which its workspace began
+    merges: Annotated[dict[str, int], reducers.merge] = {}  # by task: how often it could not be merged
+    turns: Annotated[dict[str, int], reducers.merge] = {}  # by task: its turns that have ended
+    returned: Annotated[dict[str, Try | None], reducers.merge] = {}  # by task: why its last merge failed
 
     plan_problem: str = ""  # why the last plan was refused
     planned: bool = False
@@ -93,3 +98,11 @@ class RalphState(State):
     denial: str = ""  # the output of the checks that denied the last promise
     denials_in_row: int = 0
     trouble: str = ""
+
+
+def workers_of(state: RalphState) -> int:
+    """Return how many tasks are worked on at once."""
+    options = state.options
+    if state.isolated:
+        return options.workers
+    return options.shared_workers or options.workers

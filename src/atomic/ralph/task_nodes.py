@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,12 +25,13 @@ from atomic.ralph.checkout import Checkout
 from atomic.ralph.evidence import CheckResult, Evidence, diffstat
 from atomic.ralph.prompts import aim_of, check_output, is_check_repair, role_of, worker_prompt
 from atomic.ralph.protected_files import protected, steering
-from atomic.ralph.run_folder import Ralph, RunFolder, ask_once
+from atomic.ralph.run_folder import Ralph, RunFolder, ask_once, workspace_of
 from atomic.ralph.state import MAX_ATTEMPTS, Span, Try
 from atomic.ralph.turn_changes import changes_of, has_committed, has_moved, joined, watch_turn
 from atomic.tasks import Task
 from atomic.workflows import END, NodeResult
 from atomic.workflows.errors import TurnCutError, TurnFailedError
+from atomic.workspaces import View
 
 UNCHANGED = (
     "no file has changed, so nothing counts as done. Do the work. If it cannot be done, or is done already, change no"
@@ -104,13 +105,13 @@ async def work(ctx: Ralph) -> NodeResult:
     # One attempt may undo what another has moved. After that the run pauses: the user
     # may have moved it.
     puts_back = [one.kind == "git" for one in tries[-2:]] in ([True], [False, True])
-    with _begun(ctx, task), run.turn(task.id):
+    with begun(ctx, task), run.turn(task.id):
         async with checkout.turn(task.id, is_repair=puts_back):
             prompt = worker_prompt(
                 task,
                 run.prompt_context(),
                 attempt=len(tries) + 1,
-                builds_on=_builds_on(run, task),
+                builds_on=builds_on(run, task),
                 trouble=tries[-1].trouble if tries else "",
                 said=tries[-1].said if tries else "",
                 cut_off=ctx.attempt > 1 or (bool(tries) and tries[-1].cut_off),
@@ -130,7 +131,7 @@ async def work(ctx: Ralph) -> NodeResult:
 
 
 @contextmanager
-def _begun(ctx: Ralph, task: Task) -> Generator[None]:
+def begun(ctx: Ralph, task: Task) -> Generator[None]:
     """Mark a pause as begun after the first turn: a pause before it leaves the task
     pending.
     """
@@ -151,21 +152,21 @@ class Ended(NamedTuple):
     is_cut: bool = False
 
 
-async def ask(ctx: Ralph, prompt: str, role: str) -> Ended:
+async def ask(ctx: Ralph, prompt: str, role: str, view: View | None = None) -> Ended:
     """Run one turn of a worker or fixer, unless its answer is in the journal."""
-    return await ask_once(ctx, Ended, lambda: _ask(ctx, prompt, role))
+    return await ask_once(ctx, Ended, lambda: _ask(ctx, prompt, role, view))
 
 
-async def _ask(ctx: Ralph, prompt: str, role: str) -> Ended:
+async def _ask(ctx: Ralph, prompt: str, role: str, view: View | None) -> Ended:
     try:
-        return Ended(await ctx.deps.turn(prompt, agent=role, strict=False))
+        return Ended(await ctx.deps.turn(prompt, agent=role, strict=False, workspace=view))
     except TurnFailedError as failed:
         return Ended(failed.said, str(failed), isinstance(failed, TurnCutError))
     except ProviderError as failed:
         return Ended("", str(failed))
 
 
-def _builds_on(run: RunFolder, task: Task) -> list[str]:
+def builds_on(run: RunFolder, task: Task) -> list[str]:
     known = {one.id: one for one in run.tasks.tasks}
     proofs = run.evidence
     lines: list[str] = []
@@ -188,9 +189,10 @@ async def check_turn(ctx: Ralph) -> NodeResult:
     run.write_evidence(evidence)
     run.note(task.id, result_line(evidence))
     if failed is None:
-        return NodeResult({"checked": {task.id: green}} if green is not None else {}, goto=END)
+        checked = {"checked": {task.id: green}} if green is not None else {}
+        return NodeResult(checked, goto="merge" if ctx.state.isolated else END)
     tries = [*tries, msgspec.structs.replace(failed, said=ctx.state.said.get(task.id, ""))]
-    update = {"tries": {task.id: tries}}
+    update: dict[str, Any] = {"tries": {task.id: tries}, "returned": {task.id: None}}
     most = MAX_ATTEMPTS + ctx.state.forgiven.get(task.id, 0)  # a resume gives as many again
     if len(tries) >= most:
         return NodeResult(update, goto="give-up")
@@ -202,9 +204,14 @@ async def give_up(ctx: Ralph) -> NodeResult:
     """Fail the task. A resume gives it as many attempts again."""
     id = ctx.item.id
     tries = ctx.state.tries.get(id, [])
-    if ctx.attempt == 1:
-        raise _given_up(ctx.item, tries[ctx.state.forgiven.get(id, 0) :])
-    return NodeResult({"forgiven": {id: len(tries)}}, goto="begin")
+    if ctx.attempt > 1:
+        return NodeResult({"forgiven": {id: len(tries)}, "merges": {id: 0}, "returned": {id: None}}, goto="begin")
+    if ctx.state.isolated:
+        await ctx.deps.workspaces.remove(workspace_of(id))  # each turn was parked at its end
+    unmerged = ctx.state.returned.get(id)
+    if unmerged is not None:
+        raise TaskFailedError(f"not merged after {ctx.state.merges.get(id, 0)} attempts: {unmerged.reason}")
+    raise _given_up(ctx.item, tries[ctx.state.forgiven.get(id, 0) :])
 
 
 async def _examine(
@@ -216,7 +223,7 @@ async def _examine(
     state = ctx.state
     green: FolderSnapshot | None = None
     spans = state.spans[task.id]
-    now = await run.snapshots.take()
+    now = spans[-1].after if state.isolated else await run.snapshots.take()
     changes = await changes_of(run.snapshots, spans)
     error = state.broken.get(task.id, "")
     misplaced = state.misplaced.get(task.id)
@@ -259,7 +266,9 @@ async def evidence_of(
     """Return the evidence of one attempt."""
     changes = await changes_of(run.snapshots, spans)
     uncommitted = frozenset[str]()
-    if has_moved(spans) and run.options.workers == 1:  # with several workers the owner of a file is not known
+    if (
+        has_moved(spans) and run.workers == 1 and not run.is_isolated
+    ):  # with several workers the owner of a file is not known
         uncommitted = await run.snapshots.uncommitted(now)
     return Evidence(
         task=task,
@@ -274,6 +283,8 @@ async def evidence_of(
         reason=reason,
         steering_files=tuple(await _steering(run, now, changes)),
         uncommitted=tuple(one.path for one in changes if one.path in uncommitted),
+        base=spans[0].before.head if spans and run.is_isolated else None,
+        base_tree=spans[0].before.tree if spans and run.is_isolated else "",
     )
 
 

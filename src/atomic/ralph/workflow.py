@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from atomic.ralph import plan_nodes, pull_request, review_nodes, task_nodes, yolo
+from atomic.ralph import isolated_tasks, plan_nodes, pull_request, review_nodes, task_nodes, yolo
 from atomic.ralph.options import check_operation, check_resume, check_trust, check_yolo, read_options
 from atomic.ralph.report import at_end
 from atomic.ralph.run_folder import TASKS, Ralph, RunFolder
-from atomic.ralph.state import RalphState
+from atomic.ralph.state import RalphState, workers_of
 from atomic.workflows import END, LoadedWorkflow, Node, NodeKind, NodeResult, WorkflowRuntime, graph, node
 from atomic.workflows.definition import Capabilities, WorkflowDefinition, WorkflowStateParams
 from atomic.workflows.task_loop import task_loop_node
@@ -47,7 +47,7 @@ def check_start(params: WorkflowStateParams) -> None:
     options = read_options(params)
     check_yolo(params)
     check_trust(params, options)
-    if not options.dry_run:
+    if not options.dry_run and options.isolate == "none":
         check_operation(params.cwd)
 
 
@@ -86,9 +86,10 @@ def _tasks() -> Any:
 def _work() -> Any:
     steps = (
         graph(RalphState)
-        .node("begin", task_nodes.begin)
-        .then(agent("work", task_nodes.work))
+        .node("begin", begin)
+        .then(agent("work", work))
         .node("gate", task_nodes.check_turn)
+        .node("merge", isolated_tasks.merge)
         .node("give-up", task_nodes.give_up)
     )
     return task_loop_node(
@@ -96,7 +97,7 @@ def _work() -> Any:
         tasks_path=lambda state: f"{state.session_dir}/{TASKS}",
         task_nodes=steps,
         max_iterations=0,
-        max_concurrency=lambda state: state.options.workers,
+        max_concurrency=workers_of,
     )
 
 
@@ -112,6 +113,18 @@ def _review() -> Any:
 
 def _is_over(state: RalphState) -> bool:
     return state.over
+
+
+async def begin(ctx: Ralph) -> NodeResult:
+    """Prepare the work on a task."""
+    nodes = isolated_tasks if ctx.state.isolated else task_nodes
+    return await nodes.begin(ctx)
+
+
+async def work(ctx: Ralph) -> NodeResult:
+    """Run one turn of a worker or fixer."""
+    nodes = isolated_tasks if ctx.state.isolated else task_nodes
+    return await nodes.work(ctx)
 
 
 async def show(ctx: Ralph) -> NodeResult:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from atomic.base.terminal import one_line
 from atomic.graph import RunStatus, Suspend
 from atomic.ralph.check_runs import (
     MAX_RUNS,
@@ -21,12 +22,13 @@ from atomic.ralph.check_runs import (
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.evidence import CheckResult
 from atomic.ralph.prompts import PROMISE, check_output, yolo_prompt
-from atomic.ralph.run_folder import Ralph, RunFolder
-from atomic.ralph.state import Halt, RalphState
-from atomic.ralph.task_nodes import ask, evidence_of, same_words
+from atomic.ralph.run_folder import Ralph, RunFolder, has_answer
+from atomic.ralph.state import Halt, RalphState, Span
+from atomic.ralph.task_nodes import Ended, ask, evidence_of, same_words
 from atomic.ralph.turn_changes import changes_of, has_committed, joined, watch_turn
 from atomic.workflows import NodeResult
 from atomic.workflows.task_loop import ends_with_signal
+from atomic.workspaces import Landed, Merged, View
 
 TASK = "yolo"  # the name of its evidence
 STUCK = 3  # turns without a changed file, or with the same error
@@ -41,16 +43,12 @@ async def turn(ctx: Ralph) -> NodeResult:
     number = state.iteration + 1
     checkout = Checkout(run)
     with run.turn():
-        async with checkout.turn(TASK, is_repair=state.misplaced.get(TASK) is not None):
-            prompt = yolo_prompt(
-                run.options.goal,
-                run.prompt_context(),
-                attempt=number,
-                trouble=state.trouble,
-                said=state.said.get(TASK, ""),
-                cut_off=ctx.attempt > 1 or state.cut_off.get(TASK, False),
-            )
-            ended, spans = await watch_turn(ctx, run, lambda: ask(ctx, prompt, "worker"))
+        if state.isolated:
+            ended, spans = await _isolated_turn(ctx, run, number)
+        else:
+            async with checkout.turn(TASK, is_repair=state.misplaced.get(TASK) is not None):
+                prompt = _prompt(ctx, run, number, None)
+                ended, spans = await watch_turn(ctx, run, lambda: ask(ctx, prompt, "worker"))
     error = ended.error
     if checkout.failed is not None:
         error = checkout.failed.reason
@@ -70,6 +68,40 @@ async def turn(ctx: Ralph) -> NodeResult:
             "spans": {TASK: joined([*state.spans.get(TASK, ()), *spans])},
         }
     )
+
+
+def _prompt(ctx: Ralph, run: RunFolder, number: int, view: View | None) -> str:
+    state = ctx.state
+    return yolo_prompt(
+        run.options.goal,
+        run.prompt_context(view),
+        attempt=number,
+        trouble=state.trouble,
+        said=state.said.get(TASK, ""),
+        cut_off=ctx.attempt > 1 or state.cut_off.get(TASK, False),
+    )
+
+
+async def _isolated_turn(ctx: Ralph, run: RunFolder, number: int) -> tuple[Ended, list[Span]]:
+    """Run one turn in the workspace of the run, and move the run's branch to its result."""
+    spaces = run.workspaces
+    tip = await run.tip()
+    workspace = await spaces.workspace(TASK)
+    if not workspace.exists:
+        workspace = await spaces.create(TASK, tip)
+    if has_answer(ctx):
+        ended = await ask(ctx, "", "worker")
+    else:
+        async with workspace.open() as view:
+            ended = await ask(ctx, _prompt(ctx, run, number, view), "worker", view)
+    title = one_line(run.options.goal)[:60]
+    captured = await spaces.park(TASK, TASK, number, f"{title}\n\nAtomic-Turn: {number}")
+    span = Span(await run.snapshot_of(tip), await run.snapshot_of(captured.result))
+    merged = await spaces.rebase(TASK, number, start=tip, result=captured.result, tip=tip)
+    assert isinstance(merged, Merged)  # nothing else moves the branch
+    if not await spaces.land(Landed(TASK, title, number, tip, merged.commit)):
+        raise Suspend(f"The branch of the run has moved during turn {number}", code="branch_changed")
+    return ended, [span]
 
 
 async def look(ctx: Ralph) -> NodeResult:
@@ -96,6 +128,8 @@ async def look(ctx: Ralph) -> NodeResult:
         trouble = ""
         reason = "the agent has not given its promise"
     elif not (red := await _denied(ctx, run)):
+        if state.isolated:
+            await run.workspaces.remove(TASK)  # each turn was parked at its end
         return NodeResult({**facts, "over": True})
     else:
         denial = _denial(red)
@@ -103,7 +137,7 @@ async def look(ctx: Ralph) -> NodeResult:
         facts |= {"denial": denial, "denials_in_row": denials}
         trouble = f"You promised that all is done, but checks fail.\n\n{check_output(red)}"
     if reason:  # the run may pause before the next turn, and its report needs this evidence
-        now = await run.snapshots.take()
+        now = await run.current()
         run.write_evidence(await evidence_of(run, TASK, state.iteration, state.spans[TASK], now, (), reason))
     return NodeResult({**facts, "trouble": trouble, "halt": _stuck(state) or _denied_again(denials, red)})
 

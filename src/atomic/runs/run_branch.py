@@ -1,68 +1,14 @@
-"""The branch of a run: where it began, its last commit, and what each task added.
+"""The branch of a run; see `atomic.workspaces.run_branch`."""
 
-It is a fact of the run (`sessions/facts.py`). Only Atomic moves the branch. The ref is
-compared with the fact before each move.
-"""
+from atomic.workspaces.run_branch import (
+    FACT,
+    PARKED,
+    PREFIX,
+    Landed,
+    RunBranch,
+    branch_name,
+    parked_prefix,
+    read_branch,
+)
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import msgspec
-
-from atomic.workspaces import IsolationKind
-
-FACT = "branch"
-PREFIX = "atomic/"
-PARKED = "refs/atomic"
-
-
-class Landed(msgspec.Struct, frozen=True):
-    """The commits of a task on the run's branch: all after `base`, up to `commit`.
-
-    `dropped` are lines, by path, that other tasks had added since this task began and
-    that its merge took away.
-    """
-
-    task: str
-    title: str
-    attempt: int
-    base: str
-    commit: str
-    dropped: Mapping[str, Sequence[str]] = {}
-
-
-class RunBranch(msgspec.Struct, frozen=True):
-    """The branch of a run in the user's repository, and how its workers are kept apart."""
-
-    name: str  # without refs/heads/
-    kind: IsolationKind
-    root: str  # of the user's checkout
-    start: str  # the user's commit when the run began
-    first: str  # `start`, or the commit of the user's uncommitted files on top of it
-    tip: str  # the commit that Atomic moved the branch to last
-    upstream: str = ""  # the user's branch when the run began; empty if HEAD was detached
-    own_user: bool = False
-    reasons: tuple[str, ...] = ()  # why other kinds of workspaces do not work here
-    landed: tuple[Landed, ...] = ()
-
-    @property
-    def ref(self) -> str:
-        return f"refs/heads/{self.name}"
-
-
-def branch_name(run: str) -> str:
-    """Return the name of a run's branch."""
-    return f"{PREFIX}{run[:8]}"
-
-
-def parked_prefix(run: str) -> str:
-    """Return the beginning of the refs that keep a run's workspaces."""
-    return f"{PARKED}/{run}/"
-
-
-def read_branch(facts: Mapping[str, Any]) -> RunBranch | None:
-    """Return the branch of a run; None if it works in the user's checkout."""
-    found = facts.get(FACT)
-    return None if found is None else msgspec.convert(found, RunBranch)
+__all__ = ["FACT", "PARKED", "PREFIX", "Landed", "RunBranch", "branch_name", "parked_prefix", "read_branch"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,6 +38,7 @@ from atomic.sessions.model import Cost
 from atomic.tasks import Task
 from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.runtime import Entities, EntityLike, Tools, Workflows
+from atomic.workspaces import RunWorkspaces, View
 
 if TYPE_CHECKING:
     from atomic.graph.engine.context import StepContext
@@ -56,6 +58,10 @@ class RunRuntime:
         self.events = events
         self.config = MappingProxyType(config)  # no node may change it for the others
         self.facts = Facts(session.dir, session.redactor)  # the run opens it with its journal
+        home = session.dir.parent.parent
+        self.workspaces = RunWorkspaces(
+            session.id, home, self.facts, self.facts.set, host.folder, host.settings.workspace
+        )
         kept_tasks = KeptTasks(session.dir, self.facts, session.redactor)
         self.tasks = RunTasks(kept_tasks, lambda tasks: events.emit(TasksChanged, tasks=tasks))
         self.changes = RunChanges(session, approved=host.approved)
@@ -158,8 +164,9 @@ class RunRuntime:
         self.changes.note()
 
     async def close(self) -> None:
-        """Close the named sessions."""
+        """Close the named sessions, and remove what no resume needs."""
         await self.sessions.close()
+        await self.workspaces.close()
 
 
 class StepRuntime:
@@ -174,6 +181,7 @@ class StepRuntime:
         self.facts = run.facts
         self.files = run.session
         self.tasks = run.tasks
+        self.workspaces = run.workspaces
         self.clock = run.host.clock
         self.project = run.host.project
         self.trusted = run.host.trusted  # the user has approved the project's own code
@@ -250,10 +258,12 @@ class StepRuntime:
         tools: Sequence[str] | None = None,
         custom_tools: Sequence[CustomTool] = (),
         strict: bool = True,
+        workspace: View | None = None,
     ) -> str:
         """Run one turn in a new session, or in the named one, and return the answer.
 
-        `custom_tools` are offered if the provider supports them. The model is, in this
+        The agent's program runs in the workspace, if one is given. `custom_tools` are
+        offered if the provider supports them. The model is, in this
         order: `model`, the run's model, the model of the agent's file unless the agent
         is built in. With `strict=False` a system prompt or tools that the provider does
         not support are moved into the prompt or left out. Raises TurnFailedError,
@@ -270,6 +280,8 @@ class StepRuntime:
 
         async def work(chosen: AgentProvider, name: str) -> str:
             options = await self._options(chosen, name, caller, entity, wanted, tools)
+            if workspace is not None:
+                options = _in_workspace(options, workspace, self._host.folder)
             if custom_tools and chosen.capabilities.custom_tools:
                 options = msgspec.structs.replace(options, custom_tools=custom_tools)
             text = prompt
@@ -413,6 +425,12 @@ class StepSessions:
     async def compact(self, name: str) -> None:
         """Summarise the context of a session. Raises Suspend if a cap is reached."""
         await self._step.with_named(name, lambda session: session.compact())
+
+
+def _in_workspace(options: SessionOptions, view: View, folder: Path) -> SessionOptions:
+    """Return options that start the agent's program in a workspace."""
+    env = {**(options.env or {}), **view.variables}
+    return msgspec.structs.replace(options, cwd=view.path_of(folder), launcher=view.launcher, env=env)
 
 
 def _supported(can: Capabilities, options: SessionOptions, prompt: str) -> tuple[SessionOptions, str]:

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from atomic.base.redaction import Redactor
     from atomic.providers.base import CustomTool
     from atomic.sessions.facts import Facts
+    from atomic.workspaces import RunWorkspaces, View
 else:
     Path = deferred("pathlib", "Path")
     CustomTool = deferred("atomic.providers.base", "CustomTool")
     Redactor = deferred("atomic.base.redaction", "Redactor")
     Facts = deferred("atomic.sessions.facts", "Facts")
+    RunWorkspaces = deferred("atomic.workspaces.run_workspaces", "RunWorkspaces")
+    View = deferred("atomic.workspaces.views", "View")
 
 EntityKind = Literal["command", "skill", "agent"]
 
@@ -201,6 +204,11 @@ class WorkflowRuntime(Protocol):
         ...
 
     @property
+    def workspaces(self) -> RunWorkspaces:
+        """The workspaces of the run, and its branch."""
+        ...
+
+    @property
     def check_variables(self) -> Sequence[str]:
         """The environment variables that checks get although they look like secrets."""
         ...
@@ -249,11 +257,12 @@ class WorkflowRuntime(Protocol):
         tools: Sequence[str] | None = None,
         custom_tools: Sequence[CustomTool] = (),
         strict: bool = True,
+        workspace: View | None = None,
     ) -> str:
         """Run one turn in a new session, or in the named one, and return the answer.
 
-        `custom_tools` are offered if the provider supports them. With `strict=False` a
-        system prompt or tools that the provider does not support are moved into the
-        prompt or left out.
+        The agent's program runs in the workspace, if one is given. `custom_tools` are
+        offered if the provider supports them. With `strict=False` a system prompt or
+        tools that the provider does not support are moved into the prompt or left out.
         """
         ...

@@ -4,8 +4,10 @@ A `Base` is prepared once for a run; a `Workspace` is a place on top of it where
 programs run, and whose content is kept in the user's repository before it is removed.
 The room knows git and processes, and neither agents nor tasks.
 
-Start with `workspace`; `isolation` chooses a kind, `views` starts programs, and
+Start with `run_workspaces`, which a run uses, and `workspace`; `isolation` chooses a kind, `views` starts programs, and
 `namespace` is the small program that makes private views of the file system.
+
+Public modules: `run_branch`, `run_workspaces`.
 """
 
 from atomic.workspaces.base import Base, prepare_base
@@ -15,6 +17,8 @@ from atomic.workspaces.copied_paths import foreign_paths
 from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
 from atomic.workspaces.merging import Merged, move_branch, rebase
+from atomic.workspaces.run_branch import Landed, RunBranch, read_branch
+from atomic.workspaces.run_workspaces import BranchMovedError, RunWorkspaces
 from atomic.workspaces.setup import Setup, run_setup
 from atomic.workspaces.views import View
 from atomic.workspaces.workspace import Conflict, Workspace
@@ -22,13 +26,17 @@ from atomic.workspaces.workspace import Conflict, Workspace
 __all__ = [
     "Author",
     "Base",
+    "BranchMovedError",
     "Captured",
     "Conflict",
     "Contents",
     "Isolation",
     "IsolationError",
     "IsolationKind",
+    "Landed",
     "Merged",
+    "RunBranch",
+    "RunWorkspaces",
     "Setup",
     "View",
     "Workspace",
@@ -38,6 +46,7 @@ __all__ = [
     "foreign_paths",
     "move_branch",
     "prepare_base",
+    "read_branch",
     "rebase",
     "run_setup",
 ]

@@ -190,6 +190,18 @@ class Workspace:
             raise WorkspaceError(f"Commit {result[:12]} cannot be merged: {error}") from error
         return new
 
+    async def add_branch(self, repository: Repository, branch: str, commit: str) -> None:
+        """Set a branch of the workspace to a commit of the user's repository.
+
+        Raises WorkspaceError.
+        """
+        try:
+            async with self._open_with_exchange() as view:
+                await self._bring(repository, view, commit)
+                await git_in_view(view, *SAFE, "branch", "--quiet", "--force", "--no-track", branch, commit)
+        except (GitError, ExecError) as error:
+            raise WorkspaceError(f"Commit {commit[:12]} cannot be shown in {self.folder}: {error}") from error
+
     async def remove(self) -> None:
         """Remove the folder of the workspace. What `capture` did not keep is lost."""
         self._ready.unlink(missing_ok=True)

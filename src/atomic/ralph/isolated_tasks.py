@@ -1,0 +1,213 @@
+"""The nodes of one task in a workspace of its own: a turn, and the merge after its
+checks.
+
+The checks in between are in `task_nodes.check_turn`, as for a task in the checkout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from atomic.ralph.check_runs import Checked, check_tree, is_known_green, said_of
+from atomic.ralph.evidence import CheckResult
+from atomic.ralph.prompts import aim_of, check_output, is_check_repair, quoted, role_of, worker_prompt
+from atomic.ralph.run_folder import Ralph, RunFolder, has_answer, workspace_of
+from atomic.ralph.state import Span, Try
+from atomic.ralph.task_nodes import ask, begun, builds_on, evidence_of
+from atomic.tasks import Task
+from atomic.workflows import END, NodeResult
+from atomic.workspaces import Conflict, Landed, Merged, View
+from atomic.workspaces.run_workspaces import TIP
+
+MAX_RETURNS = 2  # how often a task goes back to its worker before it starts again from the tip
+MAX_MERGES = 2 * MAX_RETURNS + 1  # failed merges, one new start included
+MAX_HINT = 30_000  # characters of a former change
+_LANDED = "landed"
+
+
+async def begin(ctx: Ralph) -> NodeResult:
+    """Make the workspace of a task at the tip of the run's branch.
+
+    A repair ends here if the checks are green.
+    """
+    run = RunFolder(ctx)
+    task = ctx.item
+    run.check_folder()
+    tip = await run.tip()
+    if is_check_repair(task):
+        checked = await check_tree(run, now=await run.snapshot_of(tip))
+        if not checked.missing(run):
+            spans = ctx.state.spans.get(task.id, [])
+            attempt = ctx.state.turns.get(task.id, 0) + 1
+            run.write_evidence(await evidence_of(run, task.id, attempt, spans, checked.after, checked.results, ""))
+            return NodeResult({"checked": {task.id: checked.after}}, goto=END)
+    await run.workspaces.create(workspace_of(task.id), tip)
+    return NodeResult({"starts": {task.id: tip}, "spans": {task.id: []}})
+
+
+async def work(ctx: Ralph) -> NodeResult:
+    """Run one turn in the workspace of the task, and keep everything that it left."""
+    run = RunFolder(ctx)
+    task = ctx.item
+    state = ctx.state
+    name = workspace_of(task.id)
+    attempt = state.turns.get(task.id, 0) + 1
+    workspace = await run.workspaces.workspace(name)
+    if not workspace.exists:  # its folder was removed: continue with what is kept
+        spans = state.spans.get(task.id, [])
+        commit = spans[-1].after.head if spans else state.starts[task.id]
+        assert commit is not None
+        workspace = await run.workspaces.create(name, commit)
+    with begun(ctx, task), run.turn(task.id):
+        if has_answer(ctx):
+            ended = await ask(ctx, "", role_of(task))
+        else:
+            async with workspace.open() as view:
+                ended = await ask(ctx, _prompt(ctx, run, task, view, attempt), role_of(task), view)
+    message = f"{task.title}\n\nAtomic-Task: {task.id}"
+    captured = await run.workspaces.park(name, task.id, attempt, message)
+    span = Span(await run.snapshot_of(state.starts[task.id]), await run.snapshot_of(captured.result))
+    return NodeResult(
+        {
+            "broken": {task.id: ended.error},
+            "cut_off": {task.id: ended.is_cut},
+            "said": {task.id: run.last_words(ended.text)},
+            "spans": {task.id: [span]},
+            "turns": {task.id: attempt},
+        }
+    )
+
+
+def _prompt(ctx: Ralph, run: RunFolder, task: Task, view: View, attempt: int) -> str:
+    state = ctx.state
+    tries = state.tries.get(task.id, [])
+    last = state.returned.get(task.id) or (tries[-1] if tries else None)
+    return worker_prompt(
+        task,
+        run.prompt_context(view),
+        attempt=attempt,
+        builds_on=builds_on(run, task),
+        trouble="" if last is None else last.trouble,
+        said="" if last is None else last.said,
+        cut_off=ctx.attempt > 1 or (last is not None and last.cut_off),
+        aim=aim_of(run.options.goal, run.tasks.tasks) if role_of(task) == "fixer" else "",
+    )
+
+
+async def merge(ctx: Ralph) -> NodeResult:
+    """Put the work of a task on the run's branch: rebase it, check the result, and move
+    the branch.
+
+    If that fails, the task goes back to its worker.
+    """
+    run = RunFolder(ctx)
+    task = ctx.item
+    run.check_folder()
+    order = [one.id for one in run.tasks.tasks].index(task.id)
+    async with run.workspaces.merging(order):
+        kept = ctx.remembered(_LANDED)
+        if kept is None or not await run.workspaces.land(msgspec.convert(kept, Landed)):
+            problem = await _merge(ctx, run, task)
+            if problem is not None:
+                return await _send_back(ctx, run, task, problem)
+    await run.workspaces.remove(workspace_of(task.id))
+    tip = run.workspaces.required_branch.tip
+    return NodeResult({"checked": {task.id: await run.snapshot_of(tip)}} if run.checks.chosen else {}, goto=END)
+
+
+async def _merge(ctx: Ralph, run: RunFolder, task: Task) -> Try | None:
+    """Merge a task. Return what prevents it."""
+    spaces = run.workspaces
+    state = ctx.state
+    attempt = state.turns[task.id]
+    result = state.spans[task.id][-1].after.head
+    assert result is not None
+    while True:
+        tip = await run.tip()
+        merged = await spaces.rebase(task.id, attempt, start=state.starts[task.id], result=result, tip=tip)
+        if isinstance(merged, Conflict):
+            return _conflict(merged)
+        snapshot = await run.snapshot_of(merged.commit)
+        checked = Checked((), snapshot)
+        if not await is_known_green(run, state, snapshot):
+            checked = await check_tree(run, now=snapshot)
+        red = checked.missing(run) if is_check_repair(task) else checked.red
+        if red:
+            return _red(red)
+        landed = Landed(task.id, task.title, attempt, tip, merged.commit, merged.dropped)
+        await ctx.remember(_LANDED, landed)
+        if await spaces.land(landed):
+            _note(run, task, landed, merged, checked.results)
+            return None
+
+
+def _note(run: RunFolder, task: Task, landed: Landed, merged: Merged, results: Sequence[CheckResult]) -> None:
+    """Add the merge to the evidence of a task."""
+    evidence = run.evidence.get(task.id)
+    if evidence is not None:
+        run.write_evidence(
+            msgspec.structs.replace(
+                evidence, merged=landed.commit, merged_checks=tuple(results), dropped=merged.dropped
+            )
+        )
+    for path, lines in merged.dropped.items():
+        run.say(
+            f"task {task.id}: merging took {len(lines)} line{'s' if len(lines) > 1 else ''} away that another task had"
+            f" added to {path}; the reviewer is asked to look"
+        )
+
+
+def _conflict(conflict: Conflict) -> Try:
+    paths = ", ".join(conflict.paths[:5])
+    return Try(
+        "merge",
+        "Your work passed its checks, but other tasks have changed the same lines since you began, in "
+        f"{paths}. Both sides, as git shows them (first theirs, then yours):\n\n{quoted(conflict.text)}\n\n"
+        f"The branch `{TIP}` of this repository has their work. Put yours on top of it (`git rebase {TIP}`), keep what "
+        "both sides intend, run the tests, and commit.",
+        f"conflicts with other tasks in {paths}",
+    )
+
+
+def _red(red: Sequence[CheckResult]) -> Try:
+    return Try(
+        "merge",
+        "Your work passed its checks, but together with the work of other tasks it does not.\n\n"
+        f"{check_output(red)}\n\nThe branch `{TIP}` of this repository has their work. Put yours on top of it "
+        f"(`git rebase {TIP}`), find out why they do not fit together, fix it, and commit.",
+        f"after merging, {said_of(red)}",
+    )
+
+
+async def _send_back(ctx: Ralph, run: RunFolder, task: Task, problem: Try) -> NodeResult:
+    """Return a task to its worker, or start it again from the tip, or give it up."""
+    state = ctx.state
+    failed = state.merges.get(task.id, 0) + 1
+    problem = msgspec.structs.replace(problem, said=state.said.get(task.id, ""))
+    update = {"merges": {task.id: failed}, "returned": {task.id: problem}}
+    name = workspace_of(task.id)
+    run.note(task.id, f"attempt {state.turns[task.id]} was not merged: {problem.reason}")
+    if failed >= MAX_MERGES:
+        return NodeResult(update, goto="give-up")
+    tip = await run.tip()
+    if failed != MAX_RETURNS + 1:
+        run.say(f"task {task.id}: {problem.reason}; back to its worker")
+        await run.workspaces.bring_tip(name, tip)
+        return NodeResult(update, goto="work")
+    run.say(f"task {task.id}: {problem.reason}; it starts again from the work of the others")
+    hint = await _hint(run, state.spans[task.id][-1])
+    await run.workspaces.create(name, tip)
+    again = msgspec.structs.replace(problem, trouble=hint)
+    return NodeResult(
+        {**update, "returned": {task.id: again}, "starts": {task.id: tip}, "spans": {task.id: []}}, goto="work"
+    )
+
+
+async def _hint(run: RunFolder, span: Span) -> str:
+    patch, _ = await run.snapshots.patch(span.before, span.after, max_bytes=MAX_HINT)
+    return (
+        "Your work could not be merged with that of other tasks, so you begin again on top of theirs. This was your "
+        f"change. Use what still fits:\n\n{quoted(run.redactor.text(patch), most=MAX_HINT, end=False)}"
+    )

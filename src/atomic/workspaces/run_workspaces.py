@@ -1,0 +1,414 @@
+"""The workspaces of a run: its base, its branch, parked work, and the merge queue.
+
+`begin` prepares everything once; a resume finds it again in the facts of the run. The
+folder of a run's workspaces is `$ATOMIC_HOME/workspaces/<run>/`: `base`, and one folder
+for each open workspace. Everything in a workspace is kept in the user's repository,
+below `refs/atomic/<run>/`, before its folder is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import os
+import re
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from atomic.base.errors import AtomicError
+from atomic.config.settings import WorkspaceSettings
+from atomic.git import Repository, find_repository
+from atomic.git.calls import run_git
+from atomic.processes.temporary_folders import temporary_prefix
+from atomic.workspaces.base import Base, prepare_base
+from atomic.workspaces.capture import Author, Captured
+from atomic.workspaces.contents import find_contents
+from atomic.workspaces.folders import remove_tree
+from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
+from atomic.workspaces.merging import Merged, move_branch, rebase
+from atomic.workspaces.run_branch import FACT, Landed, RunBranch, branch_name, parked_prefix, read_branch
+from atomic.workspaces.views import View
+from atomic.workspaces.workspace import Conflict, Workspace
+
+FOLDER = "workspaces"  # below ATOMIC_HOME
+BASE = "base"
+TIP = "atomic-tip"  # the branch, in a workspace, that shows the commits of the other tasks
+_MAX_NAME = 60  # characters of a task's id in the name of a ref
+
+
+class BranchMovedError(AtomicError):
+    """The branch of a run is not where Atomic left it, and not ahead of that."""
+
+    code = "branch_changed"
+
+
+class RunWorkspaces:
+    """Makes, keeps and removes the workspaces of one run."""
+
+    def __init__(
+        self,
+        run: str,
+        home: Path,
+        facts: Mapping[str, Any],
+        keep: Callable[[str, Any], None],
+        project: Path,
+        settings: WorkspaceSettings,
+    ) -> None:
+        """Describe the workspaces of a run; no file is read or written yet.
+
+        `facts` are values in the run's journal, `keep` adds one. `project` is the user's
+        folder, in which the run was started.
+        """
+        self._run = run
+        self._facts = facts
+        self._keep = keep
+        self._project = project
+        self._settings = settings
+        self._all = home / FOLDER
+        self._folder = self._all / run
+        self._queue = MergeQueue()
+        self._base: Base | None = None
+        self._preparing = asyncio.Lock()
+
+    @property
+    def branch(self) -> RunBranch | None:
+        """Return the branch of the run; None if it has no workspaces."""
+        return read_branch(self._facts)
+
+    @property
+    def required_branch(self) -> RunBranch:
+        found = self.branch
+        assert found is not None, "`begin` comes first"
+        return found
+
+    @property
+    def repository(self) -> Repository:
+        """Return the user's repository. Raises BranchMovedError if it is gone."""
+        found = find_repository(self.required_branch.root)
+        if found is None:
+            raise BranchMovedError(
+                f"The repository in {self.required_branch.root} is gone: restore it, then atomic resume {self._run}"
+            )
+        return found
+
+    async def begin(self, wanted: str, *, include_uncommitted: bool = False) -> RunBranch | str:
+        """Choose how workers are kept apart, make the branch of the run and its base.
+
+        Return why the run must work in the checkout itself, if it must. Raises
+        IsolationError if the user wants a kind that does not work here, WorkspaceError.
+        """
+        known = self.branch
+        if known is None:
+            chosen = await self._choose(wanted)
+            if isinstance(chosen, str):
+                return chosen
+            repository, isolation = chosen
+            known = await self._make_branch(repository, isolation, include_uncommitted=include_uncommitted)
+        await self.base()
+        return known
+
+    async def _choose(self, wanted: str) -> tuple[Repository, Isolation] | str:
+        if wanted == IsolationKind.NONE:
+            return "--isolate none"
+        repository = find_repository(self._project)
+        reason = ""
+        if repository is None:
+            reason = f"{self._project} is in no git repository"
+        elif (await repository.head())[0] is None:
+            reason = "the repository has no commit"
+        if repository is None or reason:
+            if wanted == "auto":
+                return reason
+            raise IsolationError(f"--isolate {wanted} does not work here: {reason}. Give --isolate none")
+        return repository, await choose_isolation(wanted, self._all, repository.root)
+
+    async def _make_branch(
+        self, repository: Repository, isolation: Isolation, *, include_uncommitted: bool
+    ) -> RunBranch:
+        start, upstream = await repository.head()
+        assert start is not None  # `_choose` has looked
+        first = start
+        if include_uncommitted:
+            first = await self._commit_uncommitted(repository, start)
+        branch = RunBranch(
+            name=branch_name(self._run),
+            kind=isolation.kind,
+            root=str(repository.root),
+            start=start,
+            first=first,
+            tip=first,
+            upstream=(upstream or "").removeprefix("refs/heads/"),
+            own_user=isolation.own_user,
+            reasons=isolation.reasons,
+        )
+        if not await move_branch(repository, branch.name, first, "0" * len(first)):
+            raise BranchMovedError(
+                f"The branch {branch.name} exists already: rename it (git branch -m {branch.name} NAME), then resume"
+            )
+        self._keep(FACT, branch)
+        return branch
+
+    async def _commit_uncommitted(self, repository: Repository, start: str) -> str:
+        """Return a commit of the user's files as they are, with `start` as its parent.
+
+        The user's index is not touched. Without uncommitted files, return `start`.
+        """
+        author = await self._author(repository)
+        with tempfile.TemporaryDirectory(prefix=temporary_prefix("index")) as folder:
+            env = {"GIT_INDEX_FILE": str(Path(folder) / "index"), **_identity(author)}
+            await repository.git("read-tree", start, env=env)
+            await repository.git("add", "--all", "--", ":/", env=env)
+            tree = (await repository.git("write-tree", env=env)).strip()
+            if tree == (await repository.git("rev-parse", f"{start}^{{tree}}")).strip():
+                return start
+            message = f"Add uncommitted files\n\nAtomic-Run: {self._run}"
+            return (await repository.git("commit-tree", tree, "-p", start, "-m", message, env=env)).strip()
+
+    async def base(self) -> Base:
+        """Return the prepared base, and make it again if its folder is gone."""
+        async with self._preparing:
+            if self._base is None or not self._base.folder.is_dir():
+                branch = self.required_branch
+                repository = self.repository
+                limits = {} if self._settings.max_size is None else {"max_size": self._settings.max_size}
+                contents = await find_contents(repository, copy=self._settings.copy, **limits)
+                self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._base = await prepare_base(repository, self._folder / BASE, branch.first, branch.name, contents)
+            return self._base
+
+    @property
+    def _isolation(self) -> Isolation:
+        branch = self.required_branch
+        return Isolation(branch.kind, branch.own_user, branch.reasons)
+
+    async def tip(self) -> str:
+        """Return the last commit of the run's branch.
+
+        Commits that were added to it since count. Raises BranchMovedError.
+        """
+        branch = self.required_branch
+        listed = await self.repository.git("for-each-ref", "--format=%(objectname)", branch.ref)
+        current = listed.strip()
+        if current == branch.tip:
+            return current
+        if current and await self.repository.is_ancestor(branch.tip, current):
+            self._keep(FACT, msgspec.structs.replace(branch, tip=current))
+            return current
+        what = f"points to {current[:12]}" if current else "was deleted"
+        raise BranchMovedError(
+            f"The branch {branch.name} {what}: Atomic left it at {branch.tip[:12]}. To continue from there: "
+            f"git branch -f {branch.name} {branch.tip[:12]} && atomic resume {self._run}"
+        )
+
+    async def workspace(self, name: str) -> Workspace:
+        """Return a workspace of the run; it may not exist yet."""
+        base = await self.base()
+        return Workspace(base, self._folder / file_name(name), self._isolation, hidden=[self._all])
+
+    async def create(self, name: str, commit: str) -> Workspace:
+        """Make a new workspace at a commit, on the run's branch.
+
+        One of that name is removed. Call `park` before, if it may have work in it.
+        """
+        workspace = await self.workspace(name)
+        await workspace.remove()
+        await workspace.create(self.repository, commit, branch=self.required_branch.name)
+        return workspace
+
+    @asynccontextmanager
+    async def fresh(self, name: str, commit: str) -> AsyncGenerator[View]:
+        """Open a new workspace at a commit, and remove it at the end.
+
+        Nothing in it is kept: it is for checks.
+        """
+        workspace = await self.create(name, commit)
+        try:
+            async with workspace.open() as view:
+                yield view
+        finally:
+            await workspace.remove()
+
+    @asynccontextmanager
+    async def files_of(self, commit: str) -> AsyncGenerator[Path]:
+        """Write the files of a commit to a temporary folder, as git stores them."""
+        with tempfile.TemporaryDirectory(prefix=temporary_prefix("files")) as folder:
+            env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+            copy = Path(folder) / "files"
+            await self.repository.git("read-tree", commit, env=env)
+            await self.repository.git("checkout-index", "--all", f"--prefix={copy}/", env=env)
+            copy.mkdir(exist_ok=True)
+            yield copy
+
+    def ref(self, task: str, attempt: int) -> str:
+        """Return the ref that keeps an attempt at a task."""
+        return f"{parked_prefix(self._run)}{file_name(task)}/{attempt}"
+
+    async def park(self, name: str, task: str, attempt: int, message: str) -> Captured:
+        """Keep everything in a workspace at the ref of a task's attempt.
+
+        No program may run in it. `message` is for files that are not committed. Raises
+        WorkspaceError.
+        """
+        workspace = await self.workspace(name)
+        repository = self.repository
+        return await workspace.capture(repository, self.ref(task, attempt), await self._author(repository), message)
+
+    async def remove(self, name: str) -> None:
+        """Remove a workspace. What `park` did not keep is lost."""
+        await (await self.workspace(name)).remove()
+
+    async def bring_tip(self, name: str, tip: str) -> None:
+        """Show the tip of the run's branch in a workspace, as the branch `atomic-tip`."""
+        await (await self.workspace(name)).add_branch(self.repository, TIP, tip)
+
+    @asynccontextmanager
+    async def merging(self, order: int) -> AsyncGenerator[None]:
+        """Wait until no other task is merged. Of those that wait, the lowest order is
+        next.
+        """
+        async with self._queue.turn(order):
+            yield
+
+    async def rebase(self, task: str, attempt: int, *, start: str, result: str, tip: str) -> Merged | Conflict:
+        """Put the commits of a task, after `start` up to `result`, on top of the tip.
+
+        Raises WorkspaceError, GitError.
+        """
+        if start == tip:
+            return Merged(result)
+        repository = self.repository
+        if await repository.is_ancestor(tip, result):  # the worker has done it
+            return Merged(result)
+        name = f"merge-{task}"
+        workspace = await self.create(name, tip)
+        try:
+            ref = f"{self.ref(task, attempt)}-merged"
+            return await rebase(repository, workspace, start=start, result=result, tip=tip, ref=ref)
+        finally:
+            await workspace.remove()
+
+    async def land(self, landed: Landed) -> bool:
+        """Move the run's branch to the commit of a task. Return whether it was still at
+        the commit before.
+        """
+        tip = await self.tip()
+        is_there = await self.repository.is_ancestor(landed.commit, tip)
+        if not is_there and tip != landed.base:
+            return False
+        if not is_there and not await move_branch(self.repository, self.required_branch.name, landed.commit, tip):
+            return False
+        branch = self.required_branch
+        new = tip if is_there else landed.commit
+        others = [one for one in branch.landed if one.task != landed.task]
+        for one in branch.landed:
+            if one.task == landed.task and one.commit == landed.base:  # it has landed before, and continues
+                landed = msgspec.structs.replace(landed, base=one.base)
+        self._keep(FACT, msgspec.structs.replace(branch, tip=new, landed=(*others, landed)))
+        return True
+
+    async def close(self) -> None:
+        """Remove the folder of the run if no workspace is open: only a run that
+        continues in one needs the base.
+        """
+        if self.branch is None or not self._folder.is_dir():
+            return
+        if not await asyncio.to_thread(self._open_workspaces):
+            await asyncio.to_thread(remove_tree, self._folder)
+            self._base = None
+
+    def _open_workspaces(self) -> list[str]:
+        return [entry.name for entry in os.scandir(self._folder) if (Path(entry.path) / "ready").exists()]
+
+    async def _author(self, repository: Repository) -> Author:
+        """Return who commits: the user, as git knows them."""
+        settings = await repository.settings()
+        name = settings.get("user.name", "")
+        email = settings.get("user.email", "")
+        if not name or not email:
+            known = await run_git("var", "GIT_AUTHOR_IDENT", cwd=repository.root, env=_users_identity())
+            found = re.match(r"(.*) <(.*)> ", known)
+            if found is not None:
+                name = name or found[1]
+                email = email or found[2]
+        return Author(name or "Atomic", email or "atomic@localhost")
+
+
+def _users_identity() -> dict[str, str]:
+    """Return the variables by which a user may name themselves, with a last resort."""
+    defaults = {"GIT_AUTHOR_NAME": "Atomic", "GIT_AUTHOR_EMAIL": "atomic@localhost"}
+    return {name: os.environ.get(name, value) for name, value in defaults.items()}
+
+
+def _identity(author: Author) -> dict[str, str]:
+    return {
+        "GIT_AUTHOR_NAME": author.name,
+        "GIT_AUTHOR_EMAIL": author.email,
+        "GIT_COMMITTER_NAME": author.name,
+        "GIT_COMMITTER_EMAIL": author.email,
+    }
+
+
+def file_name(id: str) -> str:
+    """Return a name for a folder or a part of a ref: the id, or a name with a hash."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", id).strip("-")[:_MAX_NAME]
+    if plain == id:
+        return plain
+    return f"{plain or 'task'}-{sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+class MergeQueue:
+    """Lets one task through at a time; of those that wait, the first of the list."""
+
+    def __init__(self) -> None:
+        self._is_busy = False
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+
+    @asynccontextmanager
+    async def turn(self, order: int) -> AsyncGenerator[None]:
+        """Wait for the others."""
+        await self._enter(order)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _enter(self, order: int) -> None:
+        if not self._is_busy:
+            self._is_busy = True
+            return
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (order, next(self._numbers), mine))
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():  # it was let through at the same moment
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        while self._waiting:
+            _, _, waiting = heapq.heappop(self._waiting)
+            if not waiting.done():
+                waiting.set_result(None)
+                return
+        self._is_busy = False
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files below a folder; 0 if there is none."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
+            except FileNotFoundError:
+                continue  # removed meanwhile
+    return total
