@@ -332,6 +332,19 @@ async def test_a_run_that_was_started_with_trust_does_not_resume_after_a_revoke(
     assert (await user.atomic("answer", id, "yes", "--trust", hash)).exit_code == 0
 
 
+async def test_a_completed_run_says_so_although_its_project_is_no_longer_trusted(user: User) -> None:
+    flow(user, "end", "from atomic.workflows import *\nworkflow = graph(State).tool('end', run=lambda: 1).compile()\n")
+    hash = await hash_of(user)
+    assert (await user.atomic("run", "end", "--trust", hash, "x")).exit_code == 0
+    await user.atomic("trust", "--revoke")
+    done = await user.atomic("resume", session(user)["id"])
+    assert (done.exit_code, "it is completed already: nothing is left to do" in done.stdout) == (0, True), done.stderr
+    events = await user.atomic("resume", session(user)["id"], "--json")
+    first, last = (msgspec.json.decode(line) for line in events.stdout.splitlines())
+    assert (first["type"], first["seq"], first["resumed"]) == ("run_started", 1, True)
+    assert (last["type"], last["seq"], last["status"], last["exit_code"]) == ("run_ended", 2, "completed", 0)
+
+
 @pytest.mark.ci
 async def test_unapproved_changes_are_named_first(user: User) -> None:
     for name in ("one", "two"):

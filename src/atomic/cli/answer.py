@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
 from atomic.cli.resume import Answers, check_not_cancelled, resume_run, session_of
-from atomic.cli.run_host import host_run, read_flags
+from atomic.cli.run_host import HostedRun, host_run, read_flags
 from atomic.cli.streams import json_line, put, tell
 from atomic.cli.terminal_questions import WrongAnswerError, read_answer
 from atomic.graph import RunNotFoundError
 from atomic.graph.engine.history import RunHistory
 from atomic.questions import Question
 from atomic.runs.events import Warning
-from atomic.runs.executor import WorkflowRun
 from atomic.runs.host import Answer, Person
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import OpenQuestion
@@ -59,7 +58,7 @@ def answer_command(arguments: Arguments) -> int:
 
 
 def _resume(session: Session, flags: RunFlags, answers: Answers | None, *, as_json: bool) -> int:
-    async def start(person: Person | None) -> WorkflowRun:
+    async def start(person: Person | None) -> HostedRun:
         return await resume_run(session, flags, person, answers)
 
     return host_run(start, as_json=as_json)

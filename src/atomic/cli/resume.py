@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,14 +13,14 @@ from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
 from atomic.base.flags import config_flags
 from atomic.cli.errors import CliError
-from atomic.cli.run_host import host_run, read_flags
+from atomic.cli.run_host import HostedRun, host_run, read_flags
 from atomic.cli.streams import tell
 from atomic.cli.workflow_flags import Found
 from atomic.config import atomic_home
 from atomic.loading import trust
 from atomic.loading.catalog import WorkflowCatalog
-from atomic.runs.endings import SAVED_END
-from atomic.runs.executor import WorkflowRun, run_workflow
+from atomic.runs.ended_run import EndedRun, is_completed
+from atomic.runs.executor import run_workflow
 from atomic.runs.host import Person
 from atomic.runs.spending import read_calls
 from atomic.sessions.errors import SessionError
@@ -36,7 +37,7 @@ Answers = Mapping[str, "str | list[str]"]
 def resume_command(arguments: Arguments) -> int:
     """Resume a run and return its exit code."""
 
-    async def start(person: Person | None) -> WorkflowRun:
+    async def start(person: Person | None) -> HostedRun:
         flags = read_flags(arguments)
         return await resume_run(session_of(arguments), flags, person)
 
@@ -74,10 +75,11 @@ async def resume_run(
     answers: Answers | None = None,
     *,
     workflow: str | None = None,
-) -> WorkflowRun:
+) -> HostedRun:
     """Resume a run. `workflow` is the name that the user gave.
 
-    Raises AtomicError before anything changes.
+    A completed run only reports its end again, unless the user gives it flags. Raises
+    AtomicError before anything changes.
     """
     check_not_cancelled(session)
     record = session.record
@@ -93,10 +95,12 @@ async def resume_run(
         named = project.workflows.find(workflow.removeprefix("/"))
         if named is None or named.name != definition.name:
             raise UsageError(f'This is a run of "{record.workflow}", not of "{workflow}": atomic resume {session.id}')
+    if not flags.config and not answers and await asyncio.to_thread(is_completed, session):
+        session.use_redactor(project.redactor)
+        return EndedRun(session)
     loaded = definition.load()
     _check_flags(flags, definition)
-    is_over = record.status in SAVED_END  # then it only reports its end again, unless there are flags
-    if loaded.check_resume is not None and (flags.config or not is_over):
+    if loaded.check_resume is not None:
         facts = read_facts(session.journal_path, session.id) if session.journal_path.exists() else {}
         params = ResumeParams(
             run=session.id,

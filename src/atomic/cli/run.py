@@ -9,14 +9,14 @@ from atomic.base.arguments import Arguments, UsageError, is_flag
 from atomic.base.flags import RUN, config_flags, flag_in_prompt
 from atomic.base.untrusted_files import open_regular, reason_of
 from atomic.cli.resume import require_session, resume_run
-from atomic.cli.run_host import host_run, read_flags
+from atomic.cli.run_host import HostedRun, host_run, read_flags
 from atomic.cli.streams import confirmed, has_terminal, tell
 from atomic.cli.turn import read_words
 from atomic.cli.workflow_flags import Find, Found
 from atomic.config import current_folder
 from atomic.loading.catalog import WorkflowCatalog
 from atomic.loading.trust import RunTrust
-from atomic.runs.executor import WorkflowRun, run_workflow
+from atomic.runs.executor import run_workflow
 from atomic.runs.host import Person
 from atomic.sessions.errors import SessionError
 from atomic.wiring import Project, RunFlags
@@ -30,7 +30,7 @@ def run_command(arguments: Arguments) -> int:
     if not arguments.is_marked:
         _check_prompt(name, words, asks=not arguments.has("--json"))
 
-    async def start(person: Person | None) -> WorkflowRun:
+    async def start(person: Person | None) -> HostedRun:
         return await start_run(name, read_words(words), arguments.value("--resume"), read_flags(arguments), person)
 
     return host_run(start, as_json=arguments.has("--json"))
@@ -55,7 +55,7 @@ def _check_prompt(name: str, words: Sequence[str], *, asks: bool) -> None:
         raise UsageError("nothing was started")
 
 
-async def start_run(name: str, prompt: str, resume: str | None, flags: RunFlags, person: Person | None) -> WorkflowRun:
+async def start_run(name: str, prompt: str, resume: str | None, flags: RunFlags, person: Person | None) -> HostedRun:
     """Start a workflow, or resume a run of it.
 
     Raises AtomicError before there is a session.

@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeAlias
 
 import msgspec
 
@@ -24,6 +25,7 @@ from atomic.cli.workflow_flags import config_of
 from atomic.config import read_duration, read_limit
 from atomic.graph import RunOwnedError
 from atomic.questions import Question
+from atomic.runs.ended_run import EndedRun
 from atomic.runs.endings import Stop
 from atomic.runs.events import RunEnded, WorkflowEvent, as_line
 from atomic.runs.executor import WorkflowRun
@@ -105,7 +107,8 @@ class RemoteUser:
         await asyncio.get_running_loop().create_future()
 
 
-Start = Callable[["Person | None"], Awaitable[WorkflowRun]]
+HostedRun: TypeAlias = WorkflowRun | EndedRun
+Start = Callable[["Person | None"], Awaitable[HostedRun]]
 
 
 def host_run(start: Start, *, as_json: bool) -> int:
@@ -160,7 +163,7 @@ class RunHost:
         has_user = not self._as_json and os.isatty(STDIN) and os.isatty(STDERR)
         return TerminalUser(self._out, self._view) if has_user else None
 
-    async def _watch(self, run: WorkflowRun) -> int:
+    async def _watch(self, run: HostedRun) -> int:
         code = ExitCode.DONE
         async for event in _redacted(run):
             self._view.show(event)
@@ -171,7 +174,7 @@ class RunHost:
         return code
 
 
-async def _redacted(run: WorkflowRun) -> AsyncIterator[WorkflowEvent]:
+async def _redacted(run: HostedRun) -> AsyncIterator[WorkflowEvent]:
     """Yield the events of a run as its log has them: without secrets, because standard
     output often ends up in the log of a CI service.
     """

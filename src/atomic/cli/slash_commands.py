@@ -36,7 +36,7 @@ from atomic.providers.selection import choose_provider, list_models
 from atomic.wiring import Project, RunFlags
 
 if TYPE_CHECKING:
-    from atomic.runs.executor import WorkflowRun
+    from atomic.cli.run_host import HostedRun
     from atomic.runs.host import Person
 
 
@@ -131,7 +131,7 @@ class HeadlessContext(LimitedContext):
         if not typed.is_marked and (warning := flag_in_prompt(call.prompt_words, typed.flags)):
             tell(f"warning: {warning}")
 
-        async def start(person: Person | None) -> WorkflowRun:
+        async def start(person: Person | None) -> HostedRun:
             text = "\n\n".join(part for part in (call.prompt, attached) if part)
             return await start_run(name, text, typed.value("--resume"), self._over_request(read_flags(typed)), person)
 
@@ -150,7 +150,7 @@ class HeadlessContext(LimitedContext):
         from atomic.cli.resume import require_session, resume_run
         from atomic.cli.run_host import RunHost
 
-        async def start(person: Person | None) -> WorkflowRun:
+        async def start(person: Person | None) -> HostedRun:
             return await resume_run(require_session(id), self._over_request(RunFlags()), person)
 
         self.exit_code = await RunHost(self._stop, as_json=self._request.output != "text").run(start)

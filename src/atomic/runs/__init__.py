@@ -3,6 +3,6 @@ ended.
 
 Start with `executor`, the one path for every workflow and every host.
 
-Public modules: `agent_calls`, `endings`, `events`, `executor`, `host`, `kept_tasks`,
-`limits`, `log_follower`, `spending`, `subagents`.
+Public modules: `agent_calls`, `ended_run`, `endings`, `events`, `executor`, `host`,
+`kept_tasks`, `limits`, `log_follower`, `spending`, `subagents`.
 """

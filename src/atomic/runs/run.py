@@ -35,7 +35,8 @@ from atomic.graph import (
     RunStatus,
     StreamEvent,
 )
-from atomic.runs.endings import SAVED_END, Ending, Stop, capped, ending_of, stopped
+from atomic.runs.ended_run import is_completed, repeated_end
+from atomic.runs.endings import Ending, Stop, capped, ending_of, stopped
 from atomic.runs.event_log import EventLog
 from atomic.runs.events import RunEnded, RunStarted, WorkflowEvent
 from atomic.runs.host import Answer, Runtime
@@ -134,8 +135,9 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
 
     async def _run(self) -> None:
         try:
-            if self._request.resume and await asyncio.to_thread(self._is_completed):
-                self._repeat_end()
+            if self._request.resume and await asyncio.to_thread(is_completed, self.session):
+                for event in repeated_end(self.session):
+                    self._events.queue.put(event)
             else:
                 await self._execute()
         except RunNotStartedError:
@@ -143,40 +145,6 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
             raise
         finally:
             self._events.queue.close()
-
-    def _is_completed(self) -> bool:
-        """Return whether `session.json` and the journal call the run completed."""
-        from atomic.graph.engine.history import RunHistory
-
-        session = self.session
-        if session.record.status not in SAVED_END:
-            return False
-        if not session.journal_path.is_file():  # opening it would create one
-            return True
-        try:
-            journal = session.journal()
-            try:
-                ended = RunHistory(journal.history(session.id)).ended
-            finally:
-                journal.close()
-        except (JournalError, RunNotFoundError):  # without a journal only the file is known
-            return True
-        is_completed = ended is not None and ended.status == RunStatus.COMPLETED
-        session.is_copy_changed = session.is_copy_changed or not is_completed
-        return is_completed
-
-    def _repeat_end(self) -> None:
-        """Report the end of a completed run again.
-
-        Nothing runs, and nothing is logged.
-        """
-        self._events.is_logging = False
-        record = self.session.record
-        self._events.emit(
-            RunStarted, workflow=record.workflow, prompt=record.prompt, session_dir=self._dir, resumed=True
-        )
-        ended = Ending(str(record.status), "done", "it is completed already: nothing is left to do", ExitCode.DONE)
-        self._events.emit(RunEnded, **msgspec.to_builtins(ended))
 
     async def _execute(self) -> None:
         ending: Ending | None = None
