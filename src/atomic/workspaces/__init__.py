@@ -12,6 +12,7 @@ Public modules: `run_branch`, `run_workspaces`.
 
 from atomic.workspaces.base import Base, prepare_base
 from atomic.workspaces.capture import Author, Captured
+from atomic.workspaces.checkout import open_checkout
 from atomic.workspaces.contents import Contents, find_contents
 from atomic.workspaces.copied_paths import foreign_paths
 from atomic.workspaces.errors import WorkspaceError
@@ -45,6 +46,7 @@ __all__ = [
     "find_contents",
     "foreign_paths",
     "move_branch",
+    "open_checkout",
     "prepare_base",
     "read_branch",
     "rebase",

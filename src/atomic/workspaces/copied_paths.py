@@ -22,7 +22,7 @@ from urllib.parse import quote
 import msgspec
 
 from atomic.base.files import replace_file
-from atomic.git import Repository
+from atomic.git import find_repository
 from atomic.workspaces.base import Base, unfinished_name
 
 MAX_TEXT = 4_000_000  # bytes of a file that is changed
@@ -69,9 +69,11 @@ def places_of(base: Base) -> tuple[Path, ...]:
 
 
 async def find_copied_paths(folder: Path, places: Sequence[Path]) -> CopiedPaths:
-    """Search the ignored files of a repository for paths. Raises GitError, OSError."""
-    git_dir = folder / ".git"
-    ignored = await Repository(folder, git_dir, git_dir).ignored()
+    """Search the ignored files of a checkout for paths. Raises GitError, OSError."""
+    repository = find_repository(folder)
+    if repository is None:
+        return CopiedPaths()
+    ignored = await repository.ignored()
     return await asyncio.to_thread(_find, folder, [path.rstrip("/") for path in ignored], places)
 
 
