@@ -182,25 +182,39 @@ async def test_the_most_similar_call_is_used_and_the_first_of_equals(tmp_path: P
     assert await answers(provider, *prompts, cwd=tmp_path) == ["tests 1", "tests 2", "docs", "anything"]
 
 
-async def test_a_prompt_without_a_call_is_an_error_with_a_diff(tmp_path: Path) -> None:
+async def test_a_prompt_without_a_call_is_an_error_with_the_nearest_one(tmp_path: Path) -> None:
     recorded = head("worker", "1") + "Write the file.\nUse tabs.\nThen stop."
     provider = ReplayProvider(recording(tmp_path, call(recorded, "ok", role="worker", task="1")))
     asked = head("worker", "1", 2) + "Write the file.\nUse spaces.\nThen stop."
     first, second, third = await answers(provider, asked, asked, head("reviewer") + "Look.", cwd=tmp_path)
     assert first == "ok"
     assert second is not None
-    assert "role worker, task 1: its call was already played" in second
-    assert "\n-Use tabs.\n+Use spaces.\n Then stop." in second
-    assert third is not None
-    assert "role reviewer: it was never recorded" in third
-    assert "+Look." in third
+    todo = " Record the run again (--record FILE), or add such a call to the recording"
+    assert second == (
+        "The recording has no call left for role worker, task 1: its call was already played. Its nearest call, for"
+        f' role worker, task 1, has "Use tabs." where the prompt has "Use spaces.".{todo}'
+    )
+    assert third == (
+        "The recording has no call left for role reviewer: it was never recorded. Its nearest call, for role worker,"
+        f' task 1, has "Write the file." where the prompt has "Look.".{todo}'
+    )
+
+
+async def test_the_error_for_a_long_prompt_is_short(tmp_path: Path) -> None:
+    recorded = "\n".join(f"{number} {'x' * 500}" for number in range(200))
+    provider = ReplayProvider(recording(tmp_path, call(recorded, "ok", role="worker", match="y" * 5000)))
+    (answer,) = await answers(provider, head("worker") + "\n".join(["z\x1b[31m" * 500] * 200), cwd=tmp_path)
+    assert answer is not None
+    assert len(answer) < 600
+    assert "\n" not in answer
+    assert "\x1b" not in answer
 
 
 async def test_a_call_of_another_role_is_named_in_the_error(tmp_path: Path) -> None:
     provider = ReplayProvider(recording(tmp_path, call("Look.", "ok", role="worker")))
     (answer,) = await answers(provider, "Look.", cwd=tmp_path)
     assert answer is not None
-    assert answer.endswith("it was never recorded; the nearest prompt is the same, recorded for role worker")
+    assert "it was never recorded. Its nearest call, for role worker, has the same prompt." in answer
 
 
 async def test_every_prompt_to_an_empty_recording_is_an_error(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ import asyncio
 import json
 import math
 import os
+import re
 import signal
 import sys
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from msgspec.structs import replace
 
 from atomic.base.errors import AtomicError
 from atomic.base.redaction import Redactor
+from atomic.base.terminal import one_line
+from atomic.base.text import cut
 from atomic.config import Settings
 from atomic.processes import execute
 from atomic.providers.base import ALL_FEATURES, CustomTool, Health, ModelInfo, SessionOptions
@@ -36,7 +40,8 @@ from atomic.providers.turn import Turn
 
 SPEED = "ATOMIC_REPLAY_SPEED"  # 1: recorded speed; 10: ten times as fast; max: no pauses
 _WORDS = 4000  # of a prompt that are compared
-_DIFF_LINES = 80
+_SHOWN = 60  # characters of a line of a prompt, or of a match, in a message
+_TITLE = re.compile(r"^\[atomic[^\]]*\]")
 _SEARCH_SECONDS = 5  # of CPU time
 _SEARCH_WALL_SECONDS = 300.0  # ends a hang only
 _SEARCH = """
@@ -100,7 +105,7 @@ class ReplayProvider(LiveProvider):
     async def take(self, prompt: str) -> RecordedCall:
         """Return the call that answers a prompt and mark it as used.
 
-        Raise NoRecordedCallError with a diff.
+        Raise NoRecordedCallError.
         """
         async with self._taking:  # concurrent sessions must not find the same call
             calls = self._calls
@@ -257,15 +262,22 @@ def _cut_off(path: Path, line: int) -> str:
 
 
 class NoRecordedCallError(ProviderError):
-    """No recorded call answers a prompt; the text shows the diff to the nearest one."""
+    """No recorded call answers a prompt; the text names the nearest one."""
 
     def __init__(self, prompt: str, calls: Sequence[RecordedCall], used: frozenset[int]) -> None:
         self.role, self.task = role_and_task(prompt)
         same_role = [at for at, call in enumerate(calls) if _is_for(call, self.role, self.task)]
         nearest = nearest_prompt(prompt, [calls[at] for at in same_role] or calls)
+        found = ""
+        if nearest is not None:
+            asked, recorded = _differing_lines(prompt, nearest.prompt)
+            who = _who(nearest.role, None if nearest.task is None else str(nearest.task))
+            match = "" if nearest.match is None else f" with the match {nearest.match[:_SHOWN]!r}"
+            found = f" Its nearest call, for {who}{match}, has "
+            found += f'"{recorded}" where the prompt has "{asked}".' if asked or recorded else "the same prompt."
         super().__init__(
-            f"The recording has no call left for {_who(self.role, self.task)}: {_reason(same_role, used)}"
-            + ("" if nearest is None else _difference(prompt, nearest)),
+            f"The recording has no call left for {_who(self.role, self.task)}: {_reason(same_role, used)}.{found}"
+            " Record the run again (--record FILE), or add such a call to the recording",
             provider="replay",
         )
 
@@ -354,16 +366,10 @@ def _reason(same_role: Sequence[int], used: frozenset[int]) -> str:
     return "the prompt does not contain the match of any other call"
 
 
-def _difference(prompt: str, nearest: RecordedCall) -> str:
-    name = f"recorded for {_who(nearest.role, None if nearest.task is None else str(nearest.task))}"
-    if nearest.match is not None:
-        name += f", match {nearest.match!r}"
-    from difflib import unified_diff
-
-    lines = list(unified_diff(nearest.prompt.splitlines(), prompt.splitlines(), name, "asked now", lineterm=""))
-    if not lines:
-        return f"; the nearest prompt is the same, {name}"
-    shown = [line if len(line) <= 500 else f"{line[:500]}…" for line in lines[:_DIFF_LINES]]
-    if len(lines) > len(shown):
-        shown.append(f"… {len(lines) - len(shown)} more lines")
-    return "\n".join(["", *shown])
+def _differing_lines(one: str, other: str) -> tuple[str, str]:
+    """Return the first line that differs, of each of two prompts, without their titles."""
+    lines = [_TITLE.sub("", text).strip().splitlines() for text in (one, other)]
+    for mine, theirs in zip_longest(*lines, fillvalue=""):
+        if mine != theirs:
+            return cut(one_line(mine), _SHOWN), cut(one_line(theirs), _SHOWN)
+    return "", ""
