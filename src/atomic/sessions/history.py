@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from atomic.sessions.store import Session
 
 _LONGEST_LINE = 64 * 1024 * 1024  # bytes; Atomic writes no longer line
+_CANCELLED = "cancelled"  # status of a step in the log that the end of the run has cut off
 _SLACK = 1.0  # seconds by which a call may exceed the time of its step
 
 
@@ -87,12 +88,15 @@ def read_history(session: Session, record: SessionRecord) -> History:
     tasks, more = _tasks(session.dir / "tasks.json")
     open_steps, no_events = _open_steps(session.logs.events, {(one.step_id, one.attempt) for one in steps})
     for step in open_steps:
-        status = "interrupted"
-        seconds = 0.0
-        if record.status == "running":
-            status = "running"
+        if step.status == _CANCELLED:
+            # A completed run has cancelled it on purpose: another branch was faster.
+            if record.status != "completed":
+                steps.append(msgspec.structs.replace(step, status="interrupted"))
+        elif record.status == "running":
             seconds = max(0.0, time.time() - step.started)
-        steps.append(msgspec.structs.replace(step, status=status, seconds=seconds))
+            steps.append(msgspec.structs.replace(step, status="running", seconds=seconds))
+        else:
+            steps.append(msgspec.structs.replace(step, status="interrupted"))
     return History(
         record=record, steps=steps, calls=calls, tasks=tasks, problem=problem or more or no_calls or no_events
     )
@@ -207,7 +211,9 @@ def _cost(record: Any, calls: Sequence[CallLook], taken: set[int]) -> float | No
 
 
 def _open_steps(path: Path, finished: set[tuple[str, int]]) -> tuple[list[StepLook], str]:
-    """Return the steps that have started and not ended, and why the log cannot be read."""
+    """Return the steps that have started and not finished, and why the log cannot be
+    read.
+    """
     try:
         begun = _begun_steps(_raw_lines(path))
     except OSError as error:
@@ -218,7 +224,9 @@ def _open_steps(path: Path, finished: set[tuple[str, int]]) -> tuple[list[StepLo
 
 
 def _begun_steps(lines: Iterable[bytes]) -> dict[tuple[str, int], StepLook]:
-    """Return the attempts that have started and not ended by the log."""
+    """Return the attempts that have started and not ended by the log, and those that the
+    end of a process has cancelled.
+    """
     begun: dict[tuple[str, int], StepLook] = {}
     for raw in lines:
         if b'"node_started"' not in raw and b'"node_ended"' not in raw:
@@ -235,9 +243,12 @@ def _begun_steps(lines: Iterable[bytes]) -> dict[tuple[str, int], StepLook]:
             )
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
             continue
-        begun.pop((step.step_id, step.attempt), None)
+        before = begun.pop((step.step_id, step.attempt), None)
         if line.get("type") == "node_started":
             begun[step.step_id, step.attempt] = step
+        elif before is not None and line.get("status") == _CANCELLED:
+            seconds = number(line.get("seconds"))
+            begun[step.step_id, step.attempt] = msgspec.structs.replace(before, status=_CANCELLED, seconds=seconds)
     return begun
 
 
