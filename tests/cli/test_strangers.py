@@ -31,7 +31,7 @@ HAS_ITEMS = {
     "hooks_of_all_agents": "hook",
     "plugins_of_all_agents": "plugin",
     "config_with_gates": "gate",
-    "a_setup_for_worktrees": "worktree-setup",
+    "a_setup_for_worktrees": "workspace-setup",
     "tool_with_code": "tool",
     "workflow_with_code": "workflow",
 }

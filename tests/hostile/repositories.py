@@ -399,7 +399,7 @@ def an_environment_of_its_own(repo: HostileProject) -> None:
 
 @project
 def a_setup_for_worktrees(repo: HostileProject) -> None:
-    repo.file(".atomic/worktree-setup", repo.script, mode=0o755)
+    repo.file(".atomic/workspace-setup", repo.script, mode=0o755)
 
 
 # The agents' own

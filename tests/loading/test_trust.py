@@ -47,7 +47,7 @@ EVERYTHING = {
     ".atomic/workflows/a.py": "workflow",
     ".atomic/workflows/lib/b.py": "workflow",
     ".atomic/tools/t.py": "tool",
-    ".atomic/worktree-setup": "worktree-setup",
+    ".atomic/workspace-setup": "workspace-setup",
     ".atomic/mcp.json": "mcp",
     ".mcp.json": "mcp",
     ".vscode/mcp.json": "mcp",
@@ -406,10 +406,10 @@ def test_a_run_never_approves_files_that_atomic_itself_would_run(world: World) -
     world.flow("a", "x = 2\n")
     world.flow("ralph", "new\n")
     world.file(".atomic/tools/t.py", "new\n")
-    world.file(".atomic/worktree-setup", "new\n")
+    world.file(".atomic/workspace-setup", "new\n")
     world.file("Makefile", "test:\n\ttrue\n")
     strange = at_start.note(world.look()).strange(world.look())
-    assert [key.split()[0] for key in strange] == ["gate", "tool", "workflow", "workflow", "worktree-setup"]
+    assert [key.split()[0] for key in strange] == ["gate", "tool", "workflow", "workflow", "workspace-setup"]
 
 
 HOOK = {

@@ -1,6 +1,6 @@
 """Find everything in a project that could run code.
 
-That is what Atomic runs itself (workflows, tools, the setup of a worktree, checks) and
+That is what Atomic runs itself (workflows, tools, the set-up of workspaces, checks) and
 what agents run without asking (hooks, MCP servers, plugins and the scripts that they
 name). Files of agents are searched where agents search them: in the project's folder
 and above it, up to the root of its repository.
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
     WORKFLOW = "workflow"
     TOOL = "tool"
-    SETUP = "worktree-setup"
+    SETUP = "workspace-setup"
     GATE = "gate"
     MCP = "mcp"
     HOOK = "hook"
@@ -134,7 +134,7 @@ def _files_of_atomic(root: Root) -> Iterator[_Found]:
         for file in root.walk(folder):
             if file.reason or file.name.endswith(".py"):
                 yield _item(kind, file), file
-    setup = root.read(".atomic/worktree-setup")
+    setup = root.read(".atomic/workspace-setup")
     if setup is not None:
         yield _item(Kind.SETUP, setup), setup
     yield from _configured_checks(root)
