@@ -45,11 +45,12 @@ class Checked(msgspec.Struct, frozen=True):
     @property
     def red(self) -> list[CheckResult]:
         """Return the checks that block a task."""
-        return [result for result in self.results if result.blocking and result.exit_code != 0]
+        return [one for one in self.results if one.blocking and one.exit_code != 0 and not one.tolerated]
 
     def missing(self, run: RunFolder) -> list[CheckResult]:
         """Return the red checks that must be green at the end."""
-        return [one for one in self.results if one.exit_code != 0 and run.checks.must_pass(one.command)]
+        red = [one for one in self.results if one.exit_code != 0 and not one.tolerated]
+        return [one for one in red if run.checks.must_pass(one.command)]
 
     def is_green(self, run: RunFolder) -> bool:
         """Return whether checks ran and leave nothing to do.
@@ -99,6 +100,23 @@ async def check_commit(run: RunFolder, snapshot: FolderSnapshot) -> Checked:
     assert snapshot.head is not None
     async with run.timed("check"), run.workspaces.fresh(f"check-{snapshot.head[:12]}", snapshot.head) as view:
         return Checked(await run.checks.check(run.cwd, run.options.gate_timeout, view=view), snapshot)
+
+
+async def check_with_former_files(
+    run: RunFolder, commit: str, start: str, paths: Sequence[str]
+) -> Sequence[CheckResult]:
+    """Run the checks on a commit, with these files as they are in `start`.
+
+    They decide what the checks do: a task may have made a check weaker.
+    """
+    name = f"former-{commit[:12]}"
+    async with run.timed("check"), run.workspaces.fresh(name, commit) as view:
+        for path in paths:
+            place = str(view.root / path)
+            done = await view.run("git", "checkout", "--quiet", start, "--", place, cwd=view.root)
+            if done.exit_code != 0:  # it did not exist
+                await view.run("rm", "-rf", "--", place)
+        return await run.checks.check_once(run.cwd, run.options.gate_timeout, view)
 
 
 def work_of(run: RunFolder) -> set[str]:

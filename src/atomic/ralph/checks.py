@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -23,10 +24,12 @@ from atomic.loading.project_check import CheckCommand
 from atomic.processes import ExecTimeoutError, execute, new_mark
 from atomic.providers.environment import child_environment
 from atomic.ralph.evidence import CheckResult
+from atomic.ralph.test_results import RunnerResults, read_results
 from atomic.sessions.facts import Facts
 from atomic.workspaces import View
 
 TAIL = 8 * 1024  # bytes of a check's output that are kept
+MAX_READ = 4 * 1024 * 1024  # bytes of an output in which results of tests are looked for
 FACT = "gates.json"
 KILLED = -9  # the exit code of a check that took too long
 NOT_EXECUTABLE = 126  # exit code of sh
@@ -37,15 +40,20 @@ _EXTRA = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
 
 
 class _Output:
-    """The hash and the end of a check's output."""
+    """The hash and the end of a check's output, and the results of tests in it."""
 
     def __init__(self) -> None:
         self.hash = sha256()
         self._tail = bytearray()
         self._is_cut = False
+        self._whole: bytearray | None = bytearray()
 
     def add(self, data: bytes) -> None:
         self.hash.update(data)
+        if self._whole is not None:
+            self._whole += data
+            if len(self._whole) > MAX_READ:
+                self._whole = None
         self._tail += data
         if len(self._tail) > 2 * TAIL:
             self._cut()
@@ -57,6 +65,10 @@ class _Output:
         if self._is_cut:  # the first line may lack its beginning
             data = data.partition(b"\n")[2] or data
         return readable(data)
+
+    def results(self) -> RunnerResults | None:
+        """Return the results of tests; None if the output is not that of a known runner."""
+        return None if self._whole is None else read_results(self._whole.decode("utf-8", "replace"))
 
     def _cut(self) -> None:
         del self._tail[:-TAIL]
@@ -79,14 +91,39 @@ def readable(data: bytes) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
-_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+class _Slots:
+    """Lets checks run at the same time, or one alone.
 
-
-def _one_at_a_time() -> asyncio.Lock:
-    """Return the lock of all checks of this process: two at once would use the same
-    ports, files and processors.
+    Two checks in one checkout would use the same files. In workspaces they may still
+    use the same ports, so one that fails is run again alone.
     """
-    return _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._is_alone = False
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def take(self, *, alone: bool) -> AsyncGenerator[None]:
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._is_alone and not (alone and self._running))
+            self._running += 1
+            self._is_alone = alone
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._running -= 1
+                self._is_alone = False
+                self._changed.notify_all()
+
+
+_all_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, _Slots] = WeakKeyDictionary()
+
+
+def _slots() -> _Slots:
+    """Return the slots of all checks of this process."""
+    return _all_slots.setdefault(asyncio.get_running_loop(), _Slots())
 
 
 async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str], view: View | None) -> CheckResult:
@@ -117,7 +154,8 @@ async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str], v
         timed_out = True
     seconds = round(monotonic() - began, 3)
     digest = output.hash.hexdigest()
-    return CheckResult(command, exit_code, seconds, timed_out, digest, output.tail(), None, blocking=False)
+    tests = None if timed_out else await asyncio.to_thread(output.results)
+    return CheckResult(command, exit_code, seconds, timed_out, digest, output.tail(), None, blocking=False, tests=tests)
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -131,6 +169,8 @@ class _Record(msgspec.Struct, frozen=True):
     leftovers: Sequence[str] = ()  # files that the checks write
     deleted: Sequence[str] = ()  # committed files that the checks have deleted
     refused: Sequence[str] = ()  # checks of a project that the user has not approved
+    tests: Mapping[str, RunnerResults] = {}  # by command: the tests before the first change
+    tolerant: Sequence[str] = ()  # checks whose tests that failed before the run may fail
 
 
 class CheckHistory:
@@ -171,7 +211,7 @@ class CheckHistory:
         first change, or since.
         """
         record = self._read()
-        if command in record.passed_once:
+        if command in record.passed_once or command in record.tolerant:
             return True
         return command not in record.late and record.baseline.get(command, 0) == 0
 
@@ -189,6 +229,27 @@ class CheckHistory:
     def ignore(self, commands: Iterable[str]) -> None:
         """Ignore these checks until they pass once."""
         self._write(msgspec.structs.replace(self._read(), ignored=tuple(commands)))
+
+    @property
+    def tests_before(self) -> Mapping[str, RunnerResults]:
+        """Return the tests of each check before the first change, where they are known."""
+        return self._read().tests
+
+    @property
+    def tolerant(self) -> Sequence[str]:
+        """Return the checks that may fail as before the run: the same tests, no others."""
+        return [command for command in self._read().tolerant if command not in self._read().passed_once]
+
+    def tolerate(self, commands: Iterable[str]) -> None:
+        """Let the tests of these checks fail that failed before the run."""
+        self._write(msgspec.structs.replace(self._read(), tolerant=tuple(commands)))
+
+    def _is_tolerated(self, result: CheckResult) -> bool:
+        """Return whether a check is red only because of tests that failed before."""
+        before = self.tests_before.get(result.command)
+        if result.exit_code == 0 or before is None or result.tests is None or result.command not in self.tolerant:
+            return False
+        return result.tests.runner == before.runner and {*result.tests.failed} <= {*before.failed}
 
     @property
     def leftovers(self) -> Sequence[str]:
@@ -256,14 +317,15 @@ class CheckHistory:
         """
         red: list[CheckResult] = []
         for command in self.commands:
-            async with _one_at_a_time():
+            async with _slots().take(alone=True):
                 known = self.baseline.get(command)
                 if known == 0 or (known is not None and not again):
                     continue
                 result = await _run(command, cwd, timeout, self._variables, view)
                 record = self._read()
                 baseline = {**record.baseline, command: result.exit_code}
-                self._write(msgspec.structs.replace(record, baseline=baseline))
+                tests = record.tests if result.tests is None else {**record.tests, command: result.tests}
+                self._write(msgspec.structs.replace(record, baseline=baseline, tests=tests))
                 if result.exit_code != 0:
                     red.append(msgspec.structs.replace(result, baseline_exit_code=result.exit_code))
         return red
@@ -275,13 +337,23 @@ class CheckHistory:
         """
         return [await self._check(command, cwd, timeout, view) for command in self.commands]
 
+    async def check_once(self, cwd: Path, timeout: float, view: View) -> list[CheckResult]:
+        """Run all checks for information: nothing is recorded."""
+        results: list[CheckResult] = []
+        for command in self.commands:
+            async with _slots().take(alone=False):
+                result = await _run(command, cwd, timeout, self._variables, view)
+            results.append(msgspec.structs.replace(result, baseline_exit_code=self.baseline.get(command)))
+        return results
+
     async def _check(self, command: str, cwd: Path, timeout: float, view: View | None) -> CheckResult:
         is_flaky = False
-        async with _one_at_a_time():
+        async with _slots().take(alone=view is None):
             result = await _run(command, cwd, timeout, self._variables, view)
-            if result.exit_code != 0 and not result.timed_out:
+        if result.exit_code != 0 and not result.timed_out and not self._is_tolerated(result):
+            async with _slots().take(alone=True):
                 result = await _run(command, cwd, timeout, self._variables, view)
-                is_flaky = result.exit_code == 0
+            is_flaky = result.exit_code == 0
         record = self._read()
         if result.exit_code == 0 and command not in record.passed_once:
             self._write(msgspec.structs.replace(record, passed_once=(*record.passed_once, command)))
@@ -290,6 +362,7 @@ class CheckHistory:
             baseline_exit_code=record.baseline.get(command),
             blocking=self.is_blocking(command),
             flaky=is_flaky,
+            tolerated=self._is_tolerated(result),
         )
 
     def _read(self) -> _Record:

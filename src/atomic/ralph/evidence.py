@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from atomic.git import FileChange
+from atomic.ralph.test_results import RunnerResults
 from atomic.sessions.facts import Facts
 
 _FOLDER = "evidence/"  # the prefix of these facts: their copies are in one folder
@@ -30,6 +31,8 @@ class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
     baseline_exit_code: int | None
     blocking: bool
     flaky: bool = False  # it failed first and passed on the same files
+    tests: RunnerResults | None = None  # where the runner of the tests is known
+    tolerated: bool = False  # only tests failed that had failed before the run
 
 
 class Diffstat(msgspec.Struct, frozen=True):
@@ -59,6 +62,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     base_tree: str = ""
     merged: str | None = None  # the commit of the run's branch that has this work
     merged_checks: Sequence[CheckResult] = ()  # on that commit, if it is not the task's own
+    former_checks: Sequence[CheckResult] = ()  # with the steering files as they were before
     dropped: Mapping[str, Sequence[str]] = {}  # lines of other tasks that the merge took away, by path
 
 

@@ -15,6 +15,7 @@ from atomic.graph import Postpone, Suspend
 from atomic.providers.errors import ProviderError
 from atomic.ralph.check_runs import (
     check_tree,
+    check_with_former_files,
     deleted_by_checks,
     is_known_green,
     look_for_check,
@@ -251,7 +252,11 @@ async def _examine(
             advice = "Restore the files of the work, and change what deletes them."
             failed = Try("gate", f"When your turn had ended, {reason}. {advice}", reason)
         green = checked.after if failed is None and checked.is_green(run) else None
-    return await evidence_of(run, task.id, attempt, spans, now, results, reason), failed, green
+    evidence = await evidence_of(run, task.id, attempt, spans, now, results, reason)
+    if state.isolated and evidence.steering_files and failed is None and now.head and evidence.base:
+        former = await check_with_former_files(run, now.head, evidence.base, evidence.steering_files)
+        evidence = msgspec.structs.replace(evidence, former_checks=tuple(former))
+    return evidence, failed, green
 
 
 async def evidence_of(

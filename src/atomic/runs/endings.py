@@ -14,7 +14,16 @@ from atomic.sessions.model import SessionStatus
 
 SAVED_END = (SessionStatus.COMPLETED, SessionStatus.CHAT)  # statuses with nothing left to do
 CAPS = ("max_cost", "max_tokens", "max_time", "max_iterations")
-BLOCKED = ("nothing_runnable", "same_blocker", "review_rounds", "not_approved", "stuck", "check_red", "moving_tree")
+BLOCKED = (
+    "nothing_runnable",
+    "same_blocker",
+    "review_rounds",
+    "not_approved",
+    "stuck",
+    "check_red",
+    "moving_tree",
+    "workspace",
+)
 FAILED = ("no_plan",)
 
 
