@@ -125,6 +125,7 @@ class Runtime:
     tasks: Any = None
     files: Any = None
     facts: Any = None
+    workspaces: Any = None
     check_variables: Sequence[str] = ()
     trusted: bool = False
     configured: Sequence[str] = ()

@@ -4,6 +4,7 @@ sessions.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import shutil
@@ -23,17 +24,24 @@ from atomic.base.redaction import Redactor
 from atomic.base.terminal import one_line
 from atomic.base.text import table
 from atomic.cli.errors import CliError
-from atomic.cli.streams import confirmed, has_terminal, put, tell
+from atomic.cli.parked import KeptWork, find_kept, remove_kept
+from atomic.cli.streams import confirmed, has_terminal, put, put_table, tell
 from atomic.config import atomic_home, read_duration
+from atomic.git import GitError
+from atomic.graph import JournalError
 from atomic.processes.temporary_folders import temporary_prefix
 from atomic.sessions.durability import connect
 from atomic.sessions.errors import SessionDamagedError
+from atomic.sessions.facts import read_facts
 from atomic.sessions.history import read_history, seconds_since_1970
 from atomic.sessions.model import SessionRecord, SessionStatus
 from atomic.sessions.report import report_of, time_text
 from atomic.sessions.store import Session, SessionStore, notes_of, read_record, shown
+from atomic.workspaces.run_branch import read_branch
 
 JOURNAL = "journal.db"
+# Runs that may continue. Their parked work is deleted only if the user names the status.
+_UNFINISHED = (SessionStatus.PAUSED, SessionStatus.INTERRUPTED, SessionStatus.BLOCKED)
 _NOT_EXPORTED = ("inbox", "pictures", "snapshots")
 _MAX_FILE_BYTES = 256 * 1024 * 1024
 
@@ -167,6 +175,7 @@ def prune_sessions(arguments: Arguments) -> int:
         raise UsageError(f'--older-than cannot be "{older_than}": give a time such as 30d or 12h') from None
     store = SessionStore(atomic_home())
     chosen: list[SessionRecord] = []
+    kept: dict[str, KeptWork] = {}
     for record in store.list():
         if record.status is SessionStatus.RUNNING or status not in (None, record.status):
             continue
@@ -175,12 +184,25 @@ def prune_sessions(arguments: Arguments) -> int:
             changed = seconds_since_1970(record.updated_at) or store.place_of(record.id).lstat().st_mtime
             if time.time() - changed < age:
                 continue
+        try:
+            work = _find_work(store.place_of(record.id))
+        except GitError as error:
+            tell(f"not deleted: the parked work of {record.id} cannot be found: {error}")
+            continue
+        if work is not None and status is None and record.status in _UNFINISHED:
+            tell(f"not deleted: {record.id} is {record.status} and has work (--status {record.status} deletes it)")
+            continue
+        if work is not None:
+            kept[record.id] = work
         chosen.append(record)
     if not chosen:
         put("No runs to delete.\n")
         return ExitCode.DONE
     rows = [(one.id, one.status, time_text(one.updated_at)[:16], one.workflow, one.prompt[:60]) for one in chosen]
     put("".join(f"{line}\n" for line in table([one_line(cell) for cell in row] for row in rows)))
+    if kept:
+        put(f"Parked work and workspaces are deleted too, {_size_text(sum(one.size for one in kept.values()))}:\n")
+        put_table((f"  {id}", _size_text(one.size), f"{len(one.refs)} parked") for id, one in kept.items())
     if not arguments.has("--yes"):
         if not has_terminal():
             raise UsageError(
@@ -189,13 +211,33 @@ def prune_sessions(arguments: Arguments) -> int:
         if not confirmed(f"Delete {'this one' if len(chosen) == 1 else f'these {len(chosen)}'} for good? [y/N] "):
             put("Nothing was deleted.\n")
             return ExitCode.DONE
-    deleted = [record for record in chosen if _delete(store, record.id)]
+    deleted = [record for record in chosen if _delete(store, record.id, kept.get(record.id))]
     put(f"{len(deleted)} deleted.\n")
     return ExitCode.DONE
 
 
-def _delete(store: SessionStore, id: str) -> bool:
-    """Delete a session's folder.
+def _find_work(folder: Path) -> KeptWork | None:
+    """Return what a run has left outside of its folder; None if it has no branch.
+
+    Raises GitError.
+    """
+    journal = folder / JOURNAL
+    if folder.is_symlink() or not journal.is_file():
+        return None
+    try:
+        branch = read_branch(read_facts(journal, folder.name))
+    except JournalError as error:
+        tell(f"work that {folder.name} has parked, if any, stays in refs/atomic/{folder.name}/: {error}")
+        return None
+    return None if branch is None else asyncio.run(find_kept(folder.name, branch, atomic_home()))
+
+
+def _size_text(size: int) -> str:
+    return f"{size / 1_000_000:,.1f} MB"
+
+
+def _delete(store: SessionStore, id: str, kept: KeptWork | None) -> bool:
+    """Delete a session's folder, after the work that it has left elsewhere.
 
     Return False for a link, and for a run that was resumed since.
     """
@@ -210,6 +252,14 @@ def _delete(store: SessionStore, id: str) -> bool:
     if is_running:
         tell(f"not deleted: {id} is running again")
         return False
+    if kept is not None:
+        try:
+            branch = asyncio.run(remove_kept(kept))
+        except (GitError, OSError) as error:
+            tell(f"not deleted: the parked work of {id} cannot be deleted: {error}")
+            return False
+        if branch:
+            tell(f"{branch} is kept: no other branch has its commits, or it is checked out (git branch -D {branch})")
     shutil.rmtree(folder)
     shutil.rmtree(notes_of(folder), ignore_errors=True)
     return True

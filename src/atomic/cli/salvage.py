@@ -1,5 +1,7 @@
-"""`atomic salvage ID [PATH...]`: restore the user's uncommitted files as they were
-before a run changed them.
+"""`atomic salvage ID`: restore work that a run has set aside.
+
+Of a run with a branch these are parked workspaces (`parked.py`). Of a run in the user's
+checkout these are the user's uncommitted files as they were before the run.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode, did_you_mean
 from atomic.base.terminal import one_line
 from atomic.cli.errors import CliError
+from atomic.cli.parked import restore_parked, show_parked
 from atomic.cli.resume import require_session
+from atomic.cli.run_branches import RunWork, work_of
 from atomic.cli.streams import confirmed, put
 from atomic.git import GitError, Repository, find_repository
 from atomic.graph.engine.errors import JournalError
@@ -27,15 +31,45 @@ from atomic.ralph.users_files import Entry, UsersFile, UsersFiles, Version
 from atomic.sessions.errors import FactsLostError
 from atomic.sessions.facts import read_facts
 from atomic.sessions.store import Session
+from atomic.workspaces.run_branch import read_branch
 
 
 def salvage_command(arguments: Arguments) -> int:
-    """Restore the files that differ. Return 1 if one of them could not be restored."""
-    id, *paths = arguments.words
+    """Restore what the arguments name. Return 1 if a file could not be restored."""
+    id, *words = arguments.words
     session = require_session(id)
     if session.is_owned:
         raise CliError(f"{session.id} is running: atomic stop {session.id}, then salvage")
     facts = _read_facts(session)
+    branch = read_branch(facts)
+    if branch is not None:
+        return _salvage_parked(work_of(session, branch), words, arguments)
+    for flag in ("--to", "--json"):
+        if arguments.has(flag):
+            raise UsageError(f"{flag} is for runs with a branch, and {session.id} worked in your checkout itself")
+    return _restore_users_files(session, facts, words, force=arguments.has("--force"))
+
+
+def _salvage_parked(work: RunWork, words: Sequence[str], arguments: Arguments) -> int:
+    """List the parked workspaces of a run, or restore one of them."""
+    if arguments.has("--force"):
+        raise UsageError(f"--force is not for run {work.id}: it has a branch, and has not changed your files")
+    to = arguments.value("--to")
+    if not words:
+        if to is not None:
+            raise UsageError(f"--to needs a TASK: atomic salvage {work.short} lists what is parked")
+        asyncio.run(show_parked(work, as_json=arguments.has("--json")))
+        return ExitCode.DONE
+    if len(words) > 1:
+        raise UsageError(f'atomic salvage restores one TASK[/ATTEMPT] at a time: leave out "{words[1]}"')
+    if arguments.has("--json"):
+        raise UsageError("--json only lists what is parked: leave out the TASK")
+    asyncio.run(restore_parked(work, words[0], to))
+    return ExitCode.DONE
+
+
+def _restore_users_files(session: Session, facts: Mapping[str, Any], paths: Sequence[str], *, force: bool) -> int:
+    """Restore the user's files that differ. Return 1 if one could not be restored."""
     users = users_files.read_users_files(facts)
     existing = users_files.read_existing(facts)
     if existing.files and not users.files:  # the run began without a commit
@@ -60,7 +94,7 @@ def salvage_command(arguments: Arguments) -> int:
     files: list[_Salvage] = []
     for path, file in wanted.items():
         if file is not None:
-            files.append(_Salvage(root, path, file, store, users, force=arguments.has("--force")))
+            files.append(_Salvage(root, path, file, store, users, force=force))
     results = [file.run() for file in files]
     results += asyncio.run(_restore_index(root, files, facts))
     for path, found in versions.items():

@@ -77,6 +77,14 @@ def put(text: str) -> None:
         return
 
 
+def put_bytes(data: bytes) -> None:
+    """Write bytes to standard output as they are; not for a terminal."""
+    try:
+        _write_all(STDOUT, data)
+    except BrokenPipeError:
+        return
+
+
 def put_table(rows: Iterable[Sequence[str]], *, empty: str = "") -> None:
     """Print rows in aligned columns, cut at the width of the terminal.
 
@@ -90,9 +98,13 @@ def put_table(rows: Iterable[Sequence[str]], *, empty: str = "") -> None:
 
 def write(number: int, text: str) -> None:
     """Write all of a text without Python's buffers, which would fail again at exit."""
-    data = memoryview(text.encode("utf-8", "replace"))
-    while data:
-        data = data[os.write(number, data) :]
+    _write_all(number, text.encode("utf-8", "replace"))
+
+
+def _write_all(number: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(number, left) :]
 
 
 def readable(argument: str) -> str:

@@ -14,7 +14,15 @@ from atomic.config.loader import Layer, load_settings, read_layers
 from atomic.config.paths import atomic_home, config_files, current_folder, find_project
 from atomic.config.repositories import common_folder, git_folder, main_checkout, up_to_repository
 from atomic.config.schema import read_duration, read_limit
-from atomic.config.settings import AcpSettings, CapSettings, ConfigError, EnvSettings, ProviderSettings, Settings
+from atomic.config.settings import (
+    AcpSettings,
+    CapSettings,
+    ConfigError,
+    EnvSettings,
+    ProviderSettings,
+    Settings,
+    WorkspaceSettings,
+)
 
 __all__ = [
     "AcpSettings",
@@ -24,6 +32,7 @@ __all__ = [
     "Layer",
     "ProviderSettings",
     "Settings",
+    "WorkspaceSettings",
     "atomic_home",
     "common_folder",
     "config_files",

@@ -16,6 +16,7 @@ from atomic.workspaces.checkout import open_checkout
 from atomic.workspaces.contents import Contents, find_contents
 from atomic.workspaces.copied_paths import foreign_paths
 from atomic.workspaces.errors import WorkspaceError
+from atomic.workspaces.folders import remove_tree, size_of
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
 from atomic.workspaces.merging import Merged, move_branch, rebase
 from atomic.workspaces.run_branch import Landed, RunBranch, read_branch
@@ -50,5 +51,7 @@ __all__ = [
     "prepare_base",
     "read_branch",
     "rebase",
+    "remove_tree",
     "run_setup",
+    "size_of",
 ]

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from atomic.base.errors import AtomicError
-from atomic.config.settings import WorkspaceSettings
+from atomic.config import WorkspaceSettings
 from atomic.git import Repository, find_repository
 from atomic.git.calls import run_git
 from atomic.processes.temporary_folders import temporary_prefix
@@ -400,15 +400,3 @@ class MergeQueue:
                 waiting.set_result(None)
                 return
         self._is_busy = False
-
-
-def size_of(folder: Path) -> int:
-    """Return the bytes of all files below a folder; 0 if there is none."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
-            except FileNotFoundError:
-                continue  # removed meanwhile
-    return total

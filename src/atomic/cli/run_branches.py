@@ -1,0 +1,212 @@
+"""The branch of a run, for the verbs that show, merge, change or remove it.
+
+Merges are computed on git's objects, so a verb can refuse before a file of the user's
+checkout has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from atomic.base.arguments import UsageError
+from atomic.base.errors import ExitCode, did_you_mean
+from atomic.base.terminal import one_line
+from atomic.cli.errors import CliError
+from atomic.config import atomic_home
+from atomic.git import GitError, Repository, find_repository
+from atomic.graph import JournalError
+from atomic.sessions.facts import read_facts
+from atomic.sessions.store import Session, SessionStore
+from atomic.workspaces.run_branch import Landed, RunBranch, parked_prefix, read_branch
+
+RUN_TRAILER = "Atomic-Run"
+UNDO_TRAILER = "Atomic-Undo"
+DISCARDED = "discarded"  # the last part of the ref that keeps a removed branch
+MAX_NAMED = 10  # files in a sentence
+_OLDEST_GIT = (2, 39)  # `merge-tree --stdin`
+_USERS_TIMEOUT = 1800.0  # seconds; filters of the user may fetch large files
+
+
+class RunWork(msgspec.Struct, frozen=True):
+    """A run that has a branch, and the repository of the user with that branch."""
+
+    session: Session
+    branch: RunBranch
+    repository: Repository
+
+    @property
+    def id(self) -> str:
+        return self.session.id
+
+    @property
+    def short(self) -> str:
+        return self.session.id[:8]
+
+    @property
+    def name(self) -> str:
+        """Return the name of the branch."""
+        return self.branch.name
+
+    async def find_tip(self) -> str:
+        """Return the commit of the branch; empty if the branch is gone."""
+        return (await self.repository.git("for-each-ref", "--format=%(objectname)", self.branch.ref)).strip()
+
+    async def require_tip(self) -> str:
+        """Return the commit of the branch. Raise CliError with the way to restore it."""
+        tip = await self.find_tip()
+        if tip:
+            return tip
+        kept = f"{parked_prefix(self.id)}{DISCARDED}"
+        listed = await self.repository.git("for-each-ref", "--format=%(objectname)", kept)
+        commit = (listed.strip() or self.branch.tip)[:12]
+        raise CliError(
+            f"The branch {self.name} of run {self.short} is gone from {self.branch.root}: "
+            f"git branch {self.name} {commit} brings it back"
+        )
+
+
+def require_work(id: str, verb: str) -> RunWork:
+    """Return the run with that id and its branch. Raises CliError, SessionError."""
+    session = SessionStore(atomic_home()).find(id)
+    if session.record.is_conversation:
+        raise CliError(f"{session.id} is a conversation: there is no branch to {verb}")
+    if not session.journal_path.is_file():
+        raise CliError(f"The journal of {session.id} is missing: put {session.journal_path} back, then {verb}")
+    try:
+        branch = read_branch(read_facts(session.journal_path, session.id))
+    except JournalError as error:
+        raise CliError(f"The journal of {session.id} cannot be read: {error}") from error
+    if branch is None:
+        raise CliError(
+            f"Run {session.id} worked in your checkout itself (--isolate none): there is no branch to {verb}"
+        )
+    return work_of(session, branch)
+
+
+def work_of(session: Session, branch: RunBranch) -> RunWork:
+    """Return a run with the repository of its branch. Raises CliError if it is gone."""
+    repository = find_branch_repository(branch)
+    if repository is None:
+        raise CliError(f"There is no git repository in {branch.root}, where run {session.id} worked: put it back")
+    return RunWork(session, branch, repository)
+
+
+def find_branch_repository(branch: RunBranch) -> Repository | None:
+    """Return the repository of a run's branch; None if it is gone."""
+    found = find_repository(branch.root)
+    # A repository in a folder above is another one.
+    return found if found is not None and found.root == Path(branch.root).resolve() else None
+
+
+def refuse_running(work: RunWork, verb: str) -> None:
+    """Raise CliError if a process works on the run."""
+    if work.session.is_owned:
+        raise CliError(f"{work.id} is running: atomic stop {work.id}, then {verb}", ExitCode.OWNED)
+
+
+async def refuse_checked_out(work: RunWork, verb: str) -> None:
+    """Raise CliError if a checkout of the user is on the run's branch."""
+    if (await work.repository.head())[1] == work.branch.ref:
+        raise CliError(
+            f"Your checkout {work.repository.root} is on {work.name} itself: switch to another branch, then {verb}"
+        )
+    if await is_checked_out(work.repository, work.branch):
+        raise CliError(
+            f"{work.name} is checked out in another worktree (git worktree list shows which): "
+            f"switch it to another branch, then {verb}"
+        )
+
+
+async def is_checked_out(repository: Repository, branch: RunBranch) -> bool:
+    """Return whether any worktree of the repository is on the run's branch."""
+    return bool((await repository.git("for-each-ref", "--format=%(worktreepath)", branch.ref)).strip())
+
+
+def require_landed(work: RunWork, task: str) -> Landed:
+    """Return what a task added to the branch. Raises UsageError with the known tasks."""
+    landed = {one.task: one for one in work.branch.landed}
+    if task in landed:
+        return landed[task]
+    if not landed:
+        raise UsageError(f"No task of run {work.short} is on its branch {work.name} yet")
+    hint = did_you_mean(task, landed, otherwise=f"there are: {', '.join(landed)}")
+    raise UsageError(f'No task "{task}" is on the branch {work.name}{hint}')
+
+
+async def find_undone(work: RunWork, tip: str) -> dict[str, str]:
+    """Return the tasks that were undone, each with the commit that did it."""
+    trailers = [f"%(trailers:key={key},valueonly,separator=%x2C)" for key in (RUN_TRAILER, UNDO_TRAILER)]
+    form = "%x00".join(("%H", *trailers))
+    listed = await work.repository.git("log", f"--format={form}", tip, f"^{work.branch.first}")
+    found: dict[str, str] = {}
+    for line in listed.splitlines():
+        commit, run, task = line.split("\0")
+        if run == work.id and task:
+            found[task] = commit
+    return found
+
+
+async def require_merges(repository: Repository, otherwise: str) -> None:
+    """Raise CliError if git is too old to merge without a checkout."""
+    said = (await repository.git("--version")).strip()
+    found = re.search(r"(\d+)\.(\d+)", said)
+    if found is None or (int(found[1]), int(found[2])) < _OLDEST_GIT:
+        needed = ".".join(map(str, _OLDEST_GIT))
+        raise CliError(f"This needs git {needed} or newer, and here is {said}: update git, or {otherwise}")
+
+
+async def merge_trees(repository: Repository, ours: str, theirs: str) -> tuple[str, list[str]]:
+    """Return the tree of a merge of two commits, and the files with conflicts.
+
+    No file of the checkout is read or written. Raises GitError.
+    """
+    words = ("merge-tree", "--write-tree", "--stdin", "-z", "--name-only", "--no-messages")
+    said = await repository.git(*words, input=f"{ours} {theirs}\n")
+    is_clean, tree, *paths = said.split("\0")
+    return tree, [] if is_clean == "1" else [path for path in paths if path]
+
+
+async def tree_of(repository: Repository, commit: str) -> str:
+    """Return the tree of a commit."""
+    return (await repository.git("rev-parse", f"{commit}^{{tree}}")).strip()
+
+
+async def commit_tree(repository: Repository, tree: str, parents: Sequence[str], message: str) -> str:
+    """Write a commit of the user and return its name; no branch moves."""
+    settings = await repository.settings()
+    known = {"NAME": settings.get("user.name", "Atomic"), "EMAIL": settings.get("user.email", "atomic@localhost")}
+    env: dict[str, str] = {}
+    for role in ("AUTHOR", "COMMITTER"):
+        for key, value in known.items():
+            name = f"GIT_{role}_{key}"
+            env[name] = os.environ.get(name, value)
+    words = [word for parent in parents for word in ("-p", parent)]
+    return (await repository.git("commit-tree", tree, *words, "-F", "-", env=env, input=message)).strip()
+
+
+async def git_as_user(repository: Repository, *words: str, **variables: str) -> str:
+    """Run git with the settings, filters and hooks that the user has for all
+    repositories, and not with those of this repository. Raises GitError.
+    """
+    base = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return await repository.git_as_user(*words, base={**base, **variables}, timeout=_USERS_TIMEOUT)
+
+
+async def users_setting(repository: Repository, name: str) -> str:
+    """Return a setting that the user has for all repositories, or an empty text."""
+    try:
+        return (await git_as_user(repository, "config", "--get", name)).strip()
+    except GitError:
+        return ""
+
+
+def named(paths: Sequence[str]) -> str:
+    """Return file names for a sentence: the first ones, and the number of others."""
+    shown = ", ".join(one_line(path) for path in paths[:MAX_NAMED])
+    left = len(paths) - MAX_NAMED
+    return f"{shown} and {left} more" if left > 0 else shown
