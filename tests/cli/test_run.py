@@ -850,6 +850,18 @@ async def test_a_signal_pauses_the_run(user: User, number: int, code: int) -> No
 
 
 @pytest.mark.ci
+async def test_show_has_the_step_that_ctrl_c_has_cut_off(user: User) -> None:
+    workflow(user, "slow", SLOW)
+    async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:
+        node = (await run.until("agent_activity"))["node"]
+        run.signal(signal.SIGINT)
+        assert await run.over() == 130
+    done = await user.atomic("sessions", "show", run.events[0]["run"], "--json")
+    shown = msgspec.json.decode(done.stdout)
+    assert (node, "interrupted") in [(step["node"], step["status"]) for step in shown["steps"]]
+
+
+@pytest.mark.ci
 async def test_ctrl_c_twice_ends_at_once_with_a_valid_journal(user: User) -> None:
     stubborn = LINGER + SLOW.replace(
         "    await ctx.deps.turn", "    try: await asyncio.sleep(60)\n    finally: await linger(); str"
