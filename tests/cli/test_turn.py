@@ -134,7 +134,8 @@ async def test_a_prompt_that_was_not_recorded_shows_the_difference(user: User) -
     )
     done = await user.atomic("-p", "one\nthree", "-a", agent)
     assert done.exit_code == 1
-    assert done.stderr.splitlines()[-3:] == [" one", "-two", "+three"]
+    assert 'has "two" where the prompt has "three"' in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 async def test_a_question_without_a_terminal_gets_its_default(user: User) -> None:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from atomic.base.redaction import Redactor
+from atomic.config import WorkspaceSettings
 from atomic.git.snapshots import FolderSnapshot
 from atomic.ralph.evidence import Diffstat, Evidence, write_evidence
 from atomic.ralph.options import Options
@@ -22,6 +23,7 @@ from atomic.ralph.state import RalphState
 from atomic.runs.kept_tasks import KeptTasks
 from atomic.sessions.facts import Facts
 from atomic.tasks import Task, TaskList, TaskStatus
+from atomic.workspaces import RunWorkspaces
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, facts_in, worker, writing
 
 ID = "0f9b2c1e-1111-4222-8333-444455556666"
@@ -83,6 +85,11 @@ class Deps:
     tasks: KeptTasks
     check_variables: tuple[str, ...] = ()
     urls: list[str] = field(default_factory=list[str])
+
+    @property
+    def workspaces(self) -> RunWorkspaces:
+        folder = self.files.dir
+        return RunWorkspaces(ID, folder.parent.parent, self.facts, self.facts.set, folder, WorkspaceSettings())
 
     def publish(self, url: str) -> None:
         self.urls.append(url)

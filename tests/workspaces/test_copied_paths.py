@@ -67,7 +67,7 @@ async def test_a_check_in_a_clone_is_red_exactly_if_the_clones_code_is_broken(
     assert await shell(workspace, check) == "42\n"
     where = await shell(workspace, ".venv/bin/python -c 'import tiny; print(tiny.__file__)'")
     assert where == f"{Path(workspace.root, layout, 'tiny/__init__.py')}\n"
-    broken = await shell(workspace, f"sed -i s/42/43/ {layout}/tiny/__init__.py; ({check}) 2>&1 || echo red")
+    broken = await shell(workspace, f"sed -i s/42/421/ {layout}/tiny/__init__.py; ({check}) 2>&1 || echo red")
     assert broken.endswith("red\n")
     captured = await workspace.capture(place.repository, REF, ADA, "Task 1")
     fresh = await place.workspace("check", captured.result)

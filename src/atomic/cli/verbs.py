@@ -251,7 +251,7 @@ VERBS = {
         ),
         Verb(
             "salvage",
-            "restore parked work of a run, or your uncommitted files from before it",
+            "restore parked work of a run, or your own files",
             (
                 Flag("--to", value="DIR", help="write the files of a TASK to this new folder"),
                 Flag("--force", help="also replace files that have changed since the run; a copy is kept"),
