@@ -290,11 +290,12 @@ class Project:
             on_limit=flags.on_limit or "wait",
             others=await usable_agents(self.settings) if flags.on_limit == "switch" else (),
             record=flags.record,
-            untrusted=self._untrusted_checks(),
+            untrusted=self._untrusted_commands(),
             trusted=self.snapshot.allows(self.cwd),
             prepare=self._with_mcp_servers,
             person=person,
             approved=self.snapshot.approved,
+            setup=self._approved_setup(),
         )
         if loaded.graph is None or loaded.capabilities.subagents:
             await self._require_agents(flags.agents)
@@ -328,18 +329,26 @@ class Project:
         found = await self.session_mcp(provider, trusted=options.trusted, tell=tell)
         return found.added_to(options)
 
-    def _untrusted_checks(self) -> Untrusted | None:
-        """Return the checks that the project configures, if its current state is not
-        approved.
+    def _approved_setup(self) -> bytes | None:
+        """Return the project's script that sets a workspace up, as it was approved."""
+        from atomic.loading.trusted_files import SETUP
+
+        return self.snapshot.files.get(SETUP) if self.snapshot.approved else None
+
+    def _untrusted_commands(self) -> Untrusted | None:
+        """Return the checks and the set-up of workspaces that the project has, if its
+        current state is not approved.
         """
-        from atomic.loading.trusted_files import Kind
+        from atomic.loading.trusted_files import SETUP, Kind
         from atomic.workflows.definition import Untrusted
 
         snapshot = self.snapshot
         checks = [(item.path, item.text) for item in snapshot.items if item.kind is Kind.GATE]
-        if snapshot.approved or not checks:
+        has_setup = any(item.kind is Kind.SETUP for item in snapshot.items)
+        setup = SETUP if has_setup and not self.settings.workspace.setup else ""
+        if snapshot.approved or not (checks or setup):
             return None
-        return Untrusted(snapshot.project, snapshot.hash, checks)
+        return Untrusted(snapshot.project, snapshot.hash, checks, setup)
 
 
 def _facts(definition: WorkflowDefinition) -> tuple[object, ...]:

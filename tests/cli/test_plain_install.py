@@ -91,6 +91,9 @@ async def test_the_users_own_agent_is_found_answers_and_runs_ralph(stage: Stage)
     stage.leaves("todo.json", TASKS)
     outcome = await stage.ralph("--verify", CHECK, "--tasks", "todo.json")
     assert outcome.status == ("completed", "done", 0), outcome.end["message"]
+    assert not (stage.project / "hello.txt").exists()
+    accepted = await stage.user.atomic("accept", stage.session.name[:8], timeout=LIMIT)
+    assert accepted.exit_code == 0, accepted.stderr
     assert (stage.project / "hello.txt").read_text() == "hello\n"
     assert stage.subjects == ["Write hello.txt"]
     if stage.name == "claude":

@@ -54,7 +54,7 @@ FORBIDDEN = {
             'feature_list = "docs/features.json"',
             'gate_timeout = "9000h"',
             "dry_run = false",
-            'isolate = "none"',
+            'isolate = "auto"',
             "anything = 1",
         )
     },

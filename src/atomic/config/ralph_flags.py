@@ -19,7 +19,7 @@ DEFAULTS: Mapping[str, Any] = {
     "yolo": False,
     "max_iterations": 100,
     "workers": 4,
-    "isolate": "none",
+    "isolate": "auto",
     "include_uncommitted": False,
     "accept": False,
     "verify": [],

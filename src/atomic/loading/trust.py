@@ -39,8 +39,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     project: str  # its real path
     hash: str
     items: tuple[Item, ...] = ()
-    files: Mapping[str, bytes] = {}  # workflows and tools, by path from the project's folder
-    refused: Mapping[str, str] = {}  # workflows and tools that were not read, and why
+    files: Mapping[str, bytes] = {}  # workflows, tools and the set-up of workspaces, by path from the project's folder
+    refused: Mapping[str, str] = {}  # files of these that were not read, and why
     approved: bool = False  # the user approved exactly this
     approval: Approval | None = None  # the last one, also if it was for other content
     problem: str = ""  # why the approvals could not be read

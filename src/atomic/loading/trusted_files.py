@@ -27,6 +27,7 @@ from atomic.loading.project_check import find_check
 
 WORKFLOWS = ".atomic/workflows"
 TOOLS = ".atomic/tools"
+SETUP = ".atomic/workspace-setup"
 
 
 class Kind(StrEnum):
@@ -74,11 +75,11 @@ def item_key(kind: str, path: str, sha256: str) -> str:
 
 
 class Executables(msgspec.Struct, frozen=True):
-    """The items of a project, and the bytes of its workflows and tools by path."""
+    """The items of a project, and the bytes of what Atomic runs itself, by path."""
 
     items: tuple[Item, ...] = ()
     files: Mapping[str, bytes] = {}
-    refused: Mapping[str, str] = {}  # workflows and tools that were not read, and why
+    refused: Mapping[str, str] = {}  # files that were not read, and why
 
 
 def find_executables(project: Path) -> Executables:
@@ -91,7 +92,7 @@ def find_executables(project: Path) -> Executables:
     root = Root.of_project(project)
     own = () if has_users_folder(project) else _files_of_atomic(root)
     found = [*own, *_files_of_agents(project), *_replacing_entities(root)]
-    ours = [(item, file) for item, file in found if item.kind in (Kind.WORKFLOW, Kind.TOOL)]
+    ours = [(item, file) for item, file in found if item.kind in (Kind.WORKFLOW, Kind.TOOL, Kind.SETUP)]
     return Executables(
         tuple(sorted((item for item, _ in found), key=lambda item: (item.path, item.kind, item.sha256))),
         {file.name: file.data for _, file in ours if not file.reason},
@@ -134,7 +135,7 @@ def _files_of_atomic(root: Root) -> Iterator[_Found]:
         for file in root.walk(folder):
             if file.reason or file.name.endswith(".py"):
                 yield _item(kind, file), file
-    setup = root.read(".atomic/workspace-setup")
+    setup = root.read(SETUP)
     if setup is not None:
         yield _item(Kind.SETUP, setup), setup
     yield from _configured_checks(root)

@@ -26,7 +26,7 @@ from atomic.ralph.state import RalphState
 from atomic.ralph.turn_changes import is_cache, keep_alive
 from atomic.tasks import Task
 from atomic.workflows.task_loop import COMES_FIRST
-from atomic.workspaces import View
+from atomic.workspaces import View, tracked_files_in
 
 ResultT = TypeVar("ResultT")
 MAX_RUNS = 3  # of the checks, if files change while they run
@@ -41,6 +41,8 @@ class Checked(msgspec.Struct, frozen=True):
     after: FolderSnapshot
     moved: Sequence[str] = ()
     deleted: Sequence[str] = ()  # committed files that the checks removed
+    rewritten: Sequence[str] = ()  # files of a commit that the checks changed in their own workspace
+    tree_after: str = ""  # of that workspace, after the checks
 
     @property
     def red(self) -> list[CheckResult]:
@@ -99,7 +101,9 @@ async def check_commit(run: RunFolder, snapshot: FolderSnapshot) -> Checked:
     """
     assert snapshot.head is not None
     async with run.timed("check"), run.workspaces.fresh(f"check-{snapshot.head[:12]}", snapshot.head) as view:
-        return Checked(await run.checks.check(run.cwd, run.options.gate_timeout, view=view), snapshot)
+        results = await run.checks.check(run.cwd, run.options.gate_timeout, view=view)
+        after, rewritten = await tracked_files_in(view, snapshot.head)
+    return Checked(results, snapshot, rewritten=rewritten, tree_after=after)
 
 
 async def check_with_former_files(

@@ -310,12 +310,12 @@ class CheckHistory:
     async def take_baseline(
         self, cwd: Path, timeout: float, *, again: bool = False, view: View | None = None
     ) -> list[CheckResult]:
-        """Run each check once, before anything has changed, and return the red ones.
+        """Run each check once, before anything has changed, and return the results.
 
         Known results stay, because files may have changed before a resume. `again`:
         nothing has changed yet, so red checks are run once more.
         """
-        red: list[CheckResult] = []
+        results: list[CheckResult] = []
         for command in self.commands:
             async with _slots().take(alone=True):
                 known = self.baseline.get(command)
@@ -326,9 +326,12 @@ class CheckHistory:
                 baseline = {**record.baseline, command: result.exit_code}
                 tests = record.tests if result.tests is None else {**record.tests, command: result.tests}
                 self._write(msgspec.structs.replace(record, baseline=baseline, tests=tests))
-                if result.exit_code != 0:
-                    red.append(msgspec.structs.replace(result, baseline_exit_code=result.exit_code))
-        return red
+                results.append(msgspec.structs.replace(result, baseline_exit_code=result.exit_code))
+        return results
+
+    def forget_baseline(self) -> None:
+        """Let `take_baseline` run all checks: the run begins with other files."""
+        self._write(msgspec.structs.replace(self._read(), baseline={}, tests={}, tolerant=()))
 
     async def check(self, cwd: Path, timeout: float, *, view: View | None = None) -> list[CheckResult]:
         """Run all checks.

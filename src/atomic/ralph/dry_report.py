@@ -94,6 +94,7 @@ def _limits(data: ReportData) -> str:
     lines = [
         f"`--max-iterations`: {turns} turns of workers and fixers",
         f"`--workers`: {options.workers} at once",
+        f"`--isolate`: {options.isolate}",
         "" if data.is_yolo else f"`--review-rounds`: {options.review_rounds}, reviewers: {options.reviewers}",
         f"`--gate-timeout`: {options.gate_timeout:g} seconds for each run of a check",
         *(f"`{flag}`: {_cap(data.record.options, key)}" for key, flag in _CAPS.items()),

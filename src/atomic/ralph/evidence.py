@@ -60,6 +60,8 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     uncommitted: Sequence[str] = ()  # changed files that are not in the new commit, if there is one
     base: str | None = None  # the commit at which the task's workspace began
     base_tree: str = ""
+    tree_after: str = ""  # the tracked files of the checks' workspace after the checks
+    rewritten: Sequence[str] = ()  # of these, the files that the checks changed there
     merged: str | None = None  # the commit of the run's branch that has this work
     merged_checks: Sequence[CheckResult] = ()  # on that commit, if it is not the task's own
     former_checks: Sequence[CheckResult] = ()  # with the steering files as they were before
@@ -72,6 +74,30 @@ def diffstat(changes: Iterable[FileChange]) -> Diffstat:
     return Diffstat(
         len(counted), sum(change.insertions for change in counted), sum(change.deletions for change in counted)
     )
+
+
+def weakened_checks(evidence: Mapping[str, Evidence], before: Mapping[str, RunnerResults]) -> list[str]:
+    """Return a sentence for each task after which checks prove less than before.
+
+    Fewer tests ran than before the run, or a check fails with the files that decide what
+    it does as they were. `before` are the tests before the run, by command.
+    """
+    found: list[str] = []
+    for task, proof in evidence.items():
+        for check in proof.merged_checks or proof.checks:
+            first = before.get(check.command)
+            if first is not None and check.tests is not None and check.tests.total < first.total:
+                found.append(
+                    f"{check.command} ran {check.tests.total} tests after task {task}, and {first.total} before the run"
+                )
+        for check in proof.former_checks:
+            now = [one.exit_code for one in proof.checks if one.command == check.command]
+            if check.exit_code != 0 and now == [0]:
+                found.append(
+                    f"{check.command} passes after task {task}, but fails (exit code {check.exit_code}) with the files"
+                    " that decide what it does as they were before the task"
+                )
+    return found
 
 
 def evidence_name(facts: Mapping[str, Any], task_id: str) -> str:

@@ -1,4 +1,8 @@
-"""The start of a run with workspaces: the branch, the base, and the checks in it."""
+"""The start of a run with workspaces: the branch, the base, and the checks in it.
+
+The checks run in a copy and in the state of the user's checkout. If they fail only in
+the copy, something is missing there, and the run stops before anything is paid.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,15 @@ from collections.abc import Sequence
 
 from atomic.git import GitError
 from atomic.git.calls import split
-from atomic.graph import Suspend
+from atomic.graph import RunStatus, Suspend
 from atomic.ralph.evidence import CheckResult
 from atomic.ralph.file_names import named
-from atomic.ralph.options import check_operation
+from atomic.ralph.options import check_operation, red_checks_of
+from atomic.ralph.red_checks import end_of_output
 from atomic.ralph.run_folder import Ralph, RunFolder
 from atomic.workspaces import BranchMovedError, RunBranch, WorkspaceError
+
+_MOST_TESTS = 5  # names in a sentence
 
 
 async def prepare_workspaces(ctx: Ralph, run: RunFolder) -> RunBranch | None:
@@ -24,24 +31,29 @@ async def prepare_workspaces(ctx: Ralph, run: RunFolder) -> RunBranch | None:
     try:
         begun = await run.workspaces.begin(options.isolate, include_uncommitted=options.include_uncommitted)
     except (WorkspaceError, BranchMovedError, GitError) as error:
-        raise Suspend(str(error), code="workspace") from error
+        raise Suspend(str(error), status=RunStatus.BLOCKED, code="workspace") from error
     if isinstance(begun, str):
         if options.isolate != "none":
             run.say(f"works in your checkout itself, one task at a time: {begun}")
             check_operation(str(run.cwd))
         return None
-    if ctx.attempt == 1:
-        await _announce(run, begun)
+    if ctx.attempt > 1:  # the user may have changed the files meanwhile
+        run.checks.forget_baseline()
     return begun
 
 
-async def _announce(run: RunFolder, branch: RunBranch) -> None:
+async def announce(run: RunFolder, branch: RunBranch) -> None:
+    """Print where the work goes, who does it, and which checks prove it."""
     for reason in branch.reasons:
         run.say(f"workspaces are copies ({branch.kind}), because {reason}")
     workers = run.options.workers
     who = "one worker, in its own copy" if workers == 1 else f"{workers} workers, each in its own copy"
     source = branch.upstream or "a detached HEAD"
-    run.say(f"branch {branch.name} from {source} ({branch.start[:7]}) · {who} of the project ({branch.kind})")
+    facts = [f"branch {branch.name} from {source} ({branch.start[:7]})", f"{who} of the project"]
+    if branch.setup:
+        facts.append(f"set up by {branch.setup}")
+    facts += [f"check: {check.command} ({_state(run, check.command)})" for check in run.checks.chosen]
+    run.say(" · ".join(facts))
     if branch.first == branch.start and (loose := await _uncommitted(run)):
         run.say(
             "your uncommitted files are not part of the run, which begins with your last commit: "
@@ -49,16 +61,95 @@ async def _announce(run: RunFolder, branch: RunBranch) -> None:
         )
 
 
+def _state(run: RunFolder, command: str) -> str:
+    """Return how a check ended before the run."""
+    tests = run.checks.tests_before.get(command)
+    count = "" if tests is None or not tests.total else f", {tests.total} tests"
+    if run.checks.baseline.get(command) == 0:
+        return f"green{count}"
+    if tests is not None and command in run.checks.tolerant:
+        return f"red{count}, {len(tests.failed)} of them fail and may stay so"
+    return f"red{count}"
+
+
 async def _uncommitted(run: RunFolder) -> Sequence[str]:
     words = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=dirty")
     return [entry[3:] for entry in split(await run.workspaces.repository.git(*words))]
 
 
-async def take_baseline(ctx: Ralph, run: RunFolder, commit: str) -> list[CheckResult]:
-    """Run the checks in a new workspace, before anything has changed, and return the
-    red ones.
+async def take_baseline(ctx: Ralph, run: RunFolder, branch: RunBranch) -> list[CheckResult]:
+    """Run the checks before anything has changed, in a new workspace and in the state of
+    the user's checkout.
+
+    Return the red ones that the user must decide about. Of a red check whose tests are
+    known, these tests may fail until the end. Raises Suspend if a check fails only in
+    the workspace.
     """
     if not run.checks.chosen:
         return []
-    async with run.timed("check"), run.workspaces.fresh("baseline", commit) as view:
-        return await run.checks.take_baseline(run.cwd, run.options.gate_timeout, again=ctx.attempt > 1, view=view)
+    timeout = run.options.gate_timeout
+    async with run.timed("check"):
+        async with run.workspaces.fresh("baseline", branch.first) as view:
+            results = await run.checks.take_baseline(run.cwd, timeout, view=view)
+        is_decided = bool(red_checks_of(ctx.deps.config))
+        if results and not is_decided:
+            await _compare(run, branch, results)
+    red = [one for one in results if one.exit_code != 0]
+    if is_decided or run.options.mode == "yolo":  # then the whole check is the goal
+        return red
+    known = [one.command for one in red if one.tests is not None and one.tests.failed and not one.timed_out]
+    run.checks.tolerate(known)
+    return [one for one in red if one.command not in known]
+
+
+async def _compare(run: RunFolder, branch: RunBranch, results: Sequence[CheckResult]) -> None:
+    """Compare the results in a workspace with those in the state of the checkout.
+
+    Raises Suspend if the workspace is worse.
+    """
+    try:
+        async with run.workspaces.checkout() as view:
+            own = await run.checks.check_once(run.cwd, run.options.gate_timeout, view)
+    except WorkspaceError as error:
+        run.say(f"the checks were not run in the state of your checkout: {error}")
+        return
+    dirty: Sequence[str] = () if branch.first != branch.start else await _uncommitted(run)
+    by_command = {one.command: one for one in own}
+    for result in results:
+        there = by_command[result.command]
+        difference = _difference(result, there, is_dirty=bool(dirty))
+        if difference:
+            raise Suspend(_explain(run, result, there, difference, dirty), status=RunStatus.BLOCKED, code="workspace")
+        if result.exit_code == 0 and there.exit_code != 0:
+            run.say(f"{result.command} is red in your checkout, and green in a copy of your last commit")
+
+
+def _difference(copy: CheckResult, own: CheckResult, *, is_dirty: bool) -> str:
+    """Return what fails or is missing only in a copy of the project; empty if nothing."""
+    if copy.exit_code != 0 and own.exit_code == 0:
+        return f"passes in your checkout and fails in a copy of it (exit code {copy.exit_code})"
+    if copy.tests is None or own.tests is None or copy.tests.runner != own.tests.runner:
+        return ""
+    only_there = sorted({*copy.tests.failed} - {*own.tests.failed})
+    if copy.exit_code != 0 and only_there:
+        names = ", ".join(only_there[:_MOST_TESTS]) + (" and others" if len(only_there) > _MOST_TESTS else "")
+        return f"has tests that fail only in a copy of your checkout: {names}"
+    # Tests that are not committed yet are not missing.
+    if not is_dirty and copy.tests.total < own.tests.total:
+        return f"runs {own.tests.total} tests in your checkout and only {copy.tests.total} in a copy of it"
+    return ""
+
+
+def _explain(run: RunFolder, copy: CheckResult, own: CheckResult, difference: str, dirty: Sequence[str]) -> str:
+    reason = "Something that it needs is missing in the copy, or it uses the path of your checkout"
+    if dirty:
+        reason = (
+            f"The copy begins with your last commit, without {named(dirty, most=3)} (--include-uncommitted adds them),"
+            " or something that it needs is missing there"
+        )
+    return (
+        f"The check `{copy.command}` {difference}. {reason}. In the copy it printed:"
+        f' "{end_of_output(copy)}". In your checkout: "{end_of_output(own)}". Nothing was paid. Name ignored files that'
+        f' it needs in .worktreeinclude, or set `setup` of [workspace] in your config.toml (such as "npm ci"), then'
+        f" atomic resume {run.session.name}; or start again with --isolate none"
+    )

@@ -204,12 +204,17 @@ def _timeout(text: Any) -> float:
 
 
 def check_trust(params: WorkflowStateParams, options: Options) -> None:
-    """Refuse a check of the project that the user has not approved.
+    """Refuse a check of the project, or a set-up of its workspaces, that the user has
+    not approved.
 
     Raises UntrustedError.
     """
     untrusted = params.untrusted
-    if untrusted is None or options.dry_run or "verify" in params.given:
+    if untrusted is None or options.dry_run:
+        return
+    if untrusted.setup and options.isolate != "none":
+        raise UntrustedError(untrusted.project, untrusted.hash, [f"set-up of workspaces ({untrusted.setup})"])
+    if "verify" in params.given:
         return
     of_settings = [command for path, command in untrusted.gates if path == PROJECT_SETTINGS]
     for check in options.gates:

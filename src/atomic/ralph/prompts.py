@@ -272,9 +272,13 @@ def reviewer_prompt(
     *,
     attempt: int,
     before: Sequence[Finding] = (),
+    weakened: Sequence[str] = (),
     problem: str = "",
 ) -> str:
-    """Ask for a review of the change. The prompt has no claims of workers."""
+    """Ask for a review of the change. The prompt has no claims of workers.
+
+    `weakened`: how the checks prove less than before.
+    """
     task_lines: list[str] = []
     for task in tasks:
         task_lines.append(_summary(task, len(tasks)))
@@ -286,7 +290,9 @@ def reviewer_prompt(
         "# Review the change of this run",
         f"Goal:\n\n{quoted(goal, most=20_000, end=False)}" if goal else "",
         "Tasks:\n" + "\n".join(task_lines),
+        _list("**The checks may prove less than before.** Look at this first", weakened),
         _changed_tests(evidence),
+        _dropped_lines(evidence),
         _list("Findings of the last round (verify for each that it is fixed)", findings),
         _patch(change, context),
         _rules(context),
@@ -323,6 +329,19 @@ def _changed_tests(evidence: Mapping[str, Evidence]) -> str:
     return _list(
         "**Tests, checks or CI files were changed.** The checks above may be green only because of that. "
         "Look at each of these first, and report it if a check was weakened",
+        found,
+    )
+
+
+def _dropped_lines(evidence: Mapping[str, Evidence]) -> str:
+    found = [
+        f"`{path}` (task {task}):\n\n{quoted(chr(10).join(lines), most=2_000, end=False)}"
+        for task, one in evidence.items()
+        for path, lines in one.dropped.items()
+    ]
+    return _list(
+        "**Merging a task took lines away that another task had added.** Find out for each file whether work was lost,"
+        " and report it",
         found,
     )
 

@@ -12,7 +12,7 @@ import msgspec
 from atomic.git import FolderSnapshot
 from atomic.ralph.checks import CheckHistory
 from atomic.ralph.definition import DEFAULTS
-from atomic.ralph.evidence import Evidence, read_evidence
+from atomic.ralph.evidence import Evidence, read_evidence, weakened_checks
 from atomic.ralph.hidden_files import REVIEW, deleted_ignored, hidden_changes_of
 from atomic.ralph.options import Options
 from atomic.ralph.position import commit_hooks
@@ -124,10 +124,20 @@ class ReportData:
         """Return the checks that passed on work of this run, and whose failure would
         have stopped it.
         """
-        passed = {check.command for proof in self.proofs for check in proof.checks if check.exit_code == 0}
+        passed = {
+            check.command
+            for proof in self.proofs
+            for check in (*proof.checks, *proof.merged_checks)
+            if check.exit_code == 0 or check.tolerated
+        }
         passed |= self.checks.passed_once
         commands = self.checks.commands
         return [command for command in commands if command in passed and self.checks.is_blocking(command)]
+
+    @property
+    def weakened(self) -> list[str]:
+        """Return how the checks prove less than before the run, for finished work."""
+        return weakened_checks({proof.task: proof for proof in self.proofs}, self.checks.tests_before)
 
     @property
     def is_reviewed(self) -> bool | None:

@@ -70,7 +70,7 @@ def _evidence(data: ReportData, evidence: Evidence) -> list[str]:
     facts = [_check_result(check) for check in evidence.checks]
     if not facts:
         facts.append("**Not verified by a check.**")
-    elif not any(check.blocking and check.exit_code == 0 for check in evidence.checks):
+    elif not any(check.blocking and (check.exit_code == 0 or check.tolerated) for check in evidence.checks):
         facts.append("**Not verified by a check**: none that was green before the run, or since, has passed.")
     if data.is_shared:
         return facts
@@ -83,6 +83,10 @@ def _evidence(data: ReportData, evidence: Evidence) -> list[str]:
     facts += [f"After merging: {_check_result(check)}" for check in evidence.merged_checks]
     for path, lines in evidence.dropped.items():
         facts.append(f"**Merging took lines away that another task had added** to {code(path)}: {codes(lines[:5])}")
+    if evidence.rewritten:
+        facts.append(
+            f"The checks changed {_files(evidence.rewritten)} in their own copy; the commit does not have that"
+        )
     if evidence.protected_files:
         facts.append(f"**Changed tests, checks or CI files**: {_files(evidence.protected_files)}")
     return facts
@@ -94,6 +98,12 @@ def _check_result(check: CheckResult) -> str:
     if check.exit_code == 0:
         flaky = ", **but only the second time: it is flaky**" if check.flaky else ""
         return f"{command} passed (exit code 0, {took}){flaky}"
+    if check.tolerated and check.tests is not None:
+        failing = len(check.tests.failed)
+        return (
+            f"{command} ended with exit code {check.exit_code} ({took}): {failing} tests fail that failed before the"
+            " run, and no other"
+        )
     ended = "took too long and was ended" if check.timed_out else f"ended with exit code {check.exit_code}"
     if check.blocking:
         return f"{command} {ended} ({took})"

@@ -22,6 +22,7 @@ def warnings(data: ReportData) -> str:
         _replaced_versions(data),
         _lost_refs(data),
         _deleted_ignored(data),
+        _weakened_checks(data),
         _protected_files(data),
         _changed_copies(data),
     )
@@ -142,6 +143,13 @@ def _deleted_ignored(data: ReportData) -> str:
     )
 
 
+def _weakened_checks(data: ReportData) -> str:
+    """Report that fewer tests ran than before, or that a former check fails."""
+    if not data.weakened:
+        return ""
+    return paragraphs("**The checks may prove less than before the run.**", bullets(line(one) for one in data.weakened))
+
+
 def _protected_files(data: ReportData) -> str:
     """Name changed tests, checks and CI files."""
     lines = _by_task(data, {proof.task: proof.protected_files for proof in data.all_evidence})
@@ -197,6 +205,8 @@ def harm(data: ReportData) -> str:
         parts.append(f"{number} deleted: {named(deleted, most=3)}")
     if data.undone:
         parts.append(f"undone while no agent worked: the changes of task {codes(data.undone)}")
+    if data.weakened:
+        parts.append(_first_three([line(one) for one in data.weakened]))
     if data.lost_refs:
         parts.append(_first_three([line(ref.said) for ref in data.lost_refs]))
     if files := _by_task(data, {proof.task: proof.steering_files for proof in data.all_evidence}):

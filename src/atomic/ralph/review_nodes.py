@@ -22,6 +22,7 @@ from atomic.ralph.check_runs import (
     repair_task,
 )
 from atomic.ralph.checkout import Checkout
+from atomic.ralph.evidence import weakened_checks
 from atomic.ralph.hidden_files import REVIEW
 from atomic.ralph.options import rounds_of
 from atomic.ralph.prompts import MAX_PATCH, Change, reviewer_prompt
@@ -130,6 +131,7 @@ async def _ask_reviewer(ctx: Ralph, run: RunFolder, problem: str) -> Review:
             run.prompt_context(view),
             attempt=2 if problem else 1,
             before=state.rounds[-1] if state.rounds else (),
+            weakened=weakened_checks(run.evidence, run.checks.tests_before),
             problem=problem,
         )
         answer, submitted = await ask_once(

@@ -229,6 +229,8 @@ async def _examine(
     error = state.broken.get(task.id, "")
     misplaced = state.misplaced.get(task.id)
     results: Sequence[CheckResult] = ()
+    rewritten: Sequence[str] = ()
+    tree_after = ""
     if misplaced is not None:
         reason = misplaced.reason
         failed = misplaced
@@ -242,6 +244,8 @@ async def _examine(
         own = [one.path for one in changes if one.status != "deleted"]
         checked = await check_tree(run, now=now, work=own)
         results = checked.results
+        rewritten = checked.rewritten
+        tree_after = checked.tree_after
         red = checked.missing(run) if is_check_repair(task) else checked.red
         reason = said_of(red)
         failed = Try("gate", check_output(red), reason) if red else None
@@ -253,6 +257,7 @@ async def _examine(
             failed = Try("gate", f"When your turn had ended, {reason}. {advice}", reason)
         green = checked.after if failed is None and checked.is_green(run) else None
     evidence = await evidence_of(run, task.id, attempt, spans, now, results, reason)
+    evidence = msgspec.structs.replace(evidence, tree_after=tree_after, rewritten=rewritten)
     if state.isolated and evidence.steering_files and failed is None and now.head and evidence.base:
         former = await check_with_former_files(run, now.head, evidence.base, evidence.steering_files)
         evidence = msgspec.structs.replace(evidence, former_checks=tuple(former))

@@ -76,12 +76,13 @@ class Runtime(msgspec.Struct, frozen=True):
     on_limit: OnLimit = "wait"
     others: Sequence[str] = ()  # providers that `--on-limit switch` may switch to
     record: str | None = None
-    untrusted: Untrusted | None = None  # checks of the project that the user has not approved
+    untrusted: Untrusted | None = None  # commands of the project that the user has not approved
     trusted: bool = False  # the project's own hooks, plugins and MCP servers may run
     prepare: Prepare | None = None  # adds the user's configuration to each session
     person: Person | None = None
     clock: Callable[[], float] = time.time
     approved: bool = False  # the project was approved at the start, so the run records its own changes to it
+    setup: bytes | None = None  # the project's approved script that sets a workspace up
 
     @property
     def folder(self) -> Path:

@@ -19,7 +19,9 @@ import msgspec
 from atomic.base.step_names import split_first, without_items
 from atomic.graph import Suspend
 from atomic.loading.run_changes import RunChanges
+from atomic.loading.trusted_files import SETUP
 from atomic.providers.base import Capabilities, SessionOptions
+from atomic.providers.environment import child_environment
 from atomic.providers.errors import UnsupportedError
 from atomic.providers.events import EndReason, TurnEnded
 from atomic.providers.model_names import fitting_model, named_model, original_model
@@ -38,7 +40,7 @@ from atomic.sessions.model import Cost
 from atomic.tasks import Task
 from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.runtime import Entities, EntityLike, Tools, Workflows
-from atomic.workspaces import RunWorkspaces, View
+from atomic.workspaces import ProjectSetup, RunWorkspaces, View
 
 if TYPE_CHECKING:
     from atomic.graph.engine.context import StepContext
@@ -58,9 +60,14 @@ class RunRuntime:
         self.events = events
         self.config = MappingProxyType(config)  # no node may change it for the others
         self.facts = Facts(session.dir, session.redactor)  # the run opens it with its journal
-        home = session.dir.parent.parent
         self.workspaces = RunWorkspaces(
-            session.id, home, self.facts, self.facts.set, host.folder, host.settings.workspace
+            session.id,
+            session.dir.parent.parent,
+            self.facts,
+            self.facts.set,
+            host.folder,
+            host.settings.workspace,
+            setup=_setup_of(host),
         )
         kept_tasks = KeptTasks(session.dir, self.facts, session.redactor)
         self.tasks = RunTasks(kept_tasks, lambda tasks: events.emit(TasksChanged, tasks=tasks))
@@ -167,6 +174,16 @@ class RunRuntime:
         """Close the named sessions, and remove what no resume needs."""
         await self.sessions.close()
         await self.workspaces.close()
+
+
+def _setup_of(host: Runtime) -> ProjectSetup | None:
+    """Return how workspaces are set up: the user's own command comes first."""
+    command = host.settings.workspace.setup
+    if not command and host.setup is None:
+        return None
+    script = None if command else host.setup
+    env = child_environment(passed=host.settings.checks.env)
+    return ProjectSetup(command or SETUP, host.project, script, env)
 
 
 class StepRuntime:

@@ -33,7 +33,8 @@ class WorkflowSource(StrEnum):
 
 
 class Untrusted(msgspec.Struct, frozen=True):
-    """The checks of a project that the user has not approved.
+    """The checks of a project that the user has not approved, and the set-up of its
+    workspaces.
 
     Running one raises UntrustedError.
     """
@@ -41,6 +42,7 @@ class Untrusted(msgspec.Struct, frozen=True):
     project: str
     hash: str
     gates: Sequence[tuple[str, str]] = ()  # the file that names it, and the command
+    setup: str = ""  # the file that sets a copy of the project up
 
 
 class WorkflowStateParams(msgspec.Struct, frozen=True, kw_only=True):

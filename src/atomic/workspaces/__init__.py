@@ -17,11 +17,12 @@ from atomic.workspaces.contents import Contents, find_contents
 from atomic.workspaces.copied_paths import foreign_paths
 from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import remove_tree, size_of
+from atomic.workspaces.git_in_view import tracked_files_in
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
 from atomic.workspaces.merging import Merged, move_branch, rebase
 from atomic.workspaces.run_branch import Landed, RunBranch, read_branch
 from atomic.workspaces.run_workspaces import BranchMovedError, RunWorkspaces
-from atomic.workspaces.setup import Setup, run_setup
+from atomic.workspaces.setup import ProjectSetup, Setup, run_setup
 from atomic.workspaces.views import View
 from atomic.workspaces.workspace import Conflict, Workspace
 
@@ -37,6 +38,7 @@ __all__ = [
     "IsolationKind",
     "Landed",
     "Merged",
+    "ProjectSetup",
     "RunBranch",
     "RunWorkspaces",
     "Setup",
@@ -54,4 +56,5 @@ __all__ = [
     "remove_tree",
     "run_setup",
     "size_of",
+    "tracked_files_in",
 ]

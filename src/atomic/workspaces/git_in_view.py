@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from atomic.git import GitError, Repository
+from atomic.git.calls import split
 from atomic.processes import ExecError
 from atomic.workspaces.views import View
 
@@ -38,6 +39,22 @@ async def git_in_view(
     if done.exit_code != 0:
         raise GitError(arguments, done.stderr.strip() or f"exit code {done.exit_code}")
     return done.stdout
+
+
+async def tracked_files_in(view: View, commit: str) -> tuple[str, list[str]]:
+    """Return the tree of the tracked files in a view, and those that differ from a
+    commit.
+
+    The index of the view is changed. The tree is empty if programs in the view have
+    damaged its repository.
+    """
+    try:
+        await git_in_view(view, *SAFE, "add", "--update", "--", ":/")
+        tree = (await git_in_view(view, *SAFE, "write-tree")).strip()
+        words = ("diff-index", "--cached", "--name-only", "--no-renames", "-z")
+        return tree, split(await git_in_view(view, *SAFE, *words, commit))
+    except GitError:
+        return "", []
 
 
 async def fetch_bundle(repository: Repository, bundle: Path, ref: str) -> None:

@@ -44,8 +44,7 @@ class RunBranch(msgspec.Struct, frozen=True):
     tip: str  # the commit that Atomic moved the branch to last
     upstream: str = ""  # the user's branch when the run began; empty if HEAD was detached
     own_user: bool = False
-    setup: tuple[str, ...] = ()  # the command that sets a copy of the project up
-    setup_folder: str = "."  # where it runs, from the root
+    setup: str = ""  # the command that set the base up
     reasons: tuple[str, ...] = ()  # why other kinds of workspaces do not work here
     landed: tuple[Landed, ...] = ()
 

@@ -29,16 +29,19 @@ from atomic.git.calls import run_git
 from atomic.processes.temporary_folders import temporary_prefix
 from atomic.workspaces.base import Base, prepare_base
 from atomic.workspaces.capture import Author, Captured
+from atomic.workspaces.checkout import open_checkout
 from atomic.workspaces.contents import find_contents
 from atomic.workspaces.folders import remove_tree
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
 from atomic.workspaces.merging import Merged, move_branch, rebase
 from atomic.workspaces.run_branch import FACT, Landed, RunBranch, branch_name, parked_prefix, read_branch
+from atomic.workspaces.setup import ProjectSetup, Setup
 from atomic.workspaces.views import View
 from atomic.workspaces.workspace import Conflict, Workspace
 
 FOLDER = "workspaces"  # below ATOMIC_HOME
 BASE = "base"
+CHECKOUT = "checkout"  # the layer of a view of the user's checkout
 TIP = "atomic-tip"  # the branch, in a workspace, that shows the commits of the other tasks
 _MAX_NAME = 60  # characters of a task's id in the name of a ref
 
@@ -60,17 +63,20 @@ class RunWorkspaces:
         keep: Callable[[str, Any], None],
         project: Path,
         settings: WorkspaceSettings,
+        *,
+        setup: ProjectSetup | None = None,
     ) -> None:
         """Describe the workspaces of a run; no file is read or written yet.
 
         `facts` are values in the run's journal, `keep` adds one. `project` is the user's
-        folder, in which the run was started.
+        folder, in which the run was started. `setup` runs once, in the base.
         """
         self._run = run
         self._facts = facts
         self._keep = keep
         self._project = project
         self._settings = settings
+        self._setup = setup
         self._all = home / FOLDER
         self._folder = self._all / run
         self._queue = MergeQueue()
@@ -101,18 +107,21 @@ class RunWorkspaces:
     async def begin(self, wanted: str, *, include_uncommitted: bool = False) -> RunBranch | str:
         """Choose how workers are kept apart, make the branch of the run and its base.
 
+        Call it again, as long as nothing was done in a workspace, to begin with the
+        user's files as they are now.
+
         Return why the run must work in the checkout itself, if it must. Raises
         IsolationError if the user wants a kind that does not work here, WorkspaceError.
         """
-        known = self.branch
-        if known is None:
-            chosen = await self._choose(wanted)
-            if isinstance(chosen, str):
-                return chosen
-            repository, isolation = chosen
-            known = await self._make_branch(repository, isolation, include_uncommitted=include_uncommitted)
+        chosen = await self._choose(wanted)
+        if isinstance(chosen, str):
+            return chosen
+        repository, isolation = chosen
+        branch = await self._make_branch(repository, isolation, include_uncommitted=include_uncommitted)
+        self._base = None
+        await asyncio.to_thread(remove_tree, self._folder)
         await self.base()
-        return known
+        return branch
 
     async def _choose(self, wanted: str) -> tuple[Repository, Isolation] | str:
         if wanted == IsolationKind.NONE:
@@ -147,12 +156,17 @@ class RunWorkspaces:
             upstream=(upstream or "").removeprefix("refs/heads/"),
             own_user=isolation.own_user,
             reasons=isolation.reasons,
+            setup="" if self._setup is None else self._setup.name,
         )
-        if not await move_branch(repository, branch.name, first, "0" * len(first)):
-            raise BranchMovedError(
-                f"The branch {branch.name} exists already: rename it (git branch -m {branch.name} NAME), then resume"
-            )
+        known = self.branch
+        ours = ("", first) if known is None else ("", first, known.first)
+        current = (await repository.git("for-each-ref", "--format=%(objectname)", branch.ref)).strip()
+        # A branch that is not known could be the user's, so it is recorded before it is made.
+        if known is None and current:
+            raise _exists(branch.name)
         self._keep(FACT, branch)
+        if current not in ours or not await move_branch(repository, branch.name, first, current or "0" * len(first)):
+            raise _exists(branch.name)
         return branch
 
     async def _commit_uncommitted(self, repository: Repository, start: str) -> str:
@@ -180,8 +194,18 @@ class RunWorkspaces:
                 limits = {} if self._settings.max_size is None else {"max_size": self._settings.max_size}
                 contents = await find_contents(repository, copy=self._settings.copy, **limits)
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._base = await prepare_base(repository, self._folder / BASE, branch.first, branch.name, contents)
+                folder = self._folder / BASE
+                setup = self._setup_in(repository)
+                self._base = await prepare_base(repository, folder, branch.first, branch.name, contents, setup=setup)
             return self._base
+
+    def _setup_in(self, repository: Repository) -> Setup | None:
+        if self._setup is None:
+            return None
+        folder = os.path.relpath(self._setup.folder.resolve(), repository.root.resolve())
+        if folder.startswith(os.pardir):  # the repository is below the project's folder
+            folder = os.curdir
+        return Setup(self._setup.written_to(self._folder), self._isolation, folder, self._setup.env)
 
     @property
     def _isolation(self) -> Isolation:
@@ -234,6 +258,18 @@ class RunWorkspaces:
                 yield view
         finally:
             await workspace.remove()
+
+    @asynccontextmanager
+    async def checkout(self) -> AsyncGenerator[View]:
+        """Open a view of the user's checkout as it is; what is written in it is lost.
+
+        Raises WorkspaceError.
+        """
+        limits = {} if self._settings.max_size is None else {"max_size": self._settings.max_size}
+        root = self.repository.root
+        layer = self._folder / CHECKOUT
+        async with open_checkout(root, layer, self._isolation, hidden=[self._all], **limits) as view:
+            yield view
 
     @asynccontextmanager
     async def files_of(self, commit: str) -> AsyncGenerator[Path]:
@@ -338,6 +374,10 @@ class RunWorkspaces:
                 name = name or found[1]
                 email = email or found[2]
         return Author(name or "Atomic", email or "atomic@localhost")
+
+
+def _exists(branch: str) -> BranchMovedError:
+    return BranchMovedError(f"The branch {branch} exists already: rename it (git branch -m {branch} NAME), then resume")
 
 
 def _users_identity() -> dict[str, str]:

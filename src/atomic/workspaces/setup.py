@@ -25,6 +25,24 @@ _MAX_LINES = 30  # of an error message
 _ADVICE = "Correct the set-up command of the project, or give --isolate none"
 
 
+class ProjectSetup(msgspec.Struct, frozen=True):
+    """How a project is set up: by a command, or by a script whose bytes were approved."""
+
+    name: str  # the command, or the path of the script, as users know it
+    folder: Path  # where it runs
+    script: bytes | None = None
+    env: dict[str, str] | None = None  # None: the environment of this process
+
+    def written_to(self, folder: Path) -> tuple[str, ...]:
+        """Return the words that run it. A script is written to a file in `folder`."""
+        if self.script is None:
+            return ("sh", "-c", self.name)
+        path = folder / "setup"
+        path.write_bytes(self.script)
+        path.chmod(0o700)
+        return (str(path),) if self.script.startswith(b"#!") else ("sh", str(path))
+
+
 class Setup(msgspec.Struct, frozen=True):
     """The set-up command of a project, and how workspaces are kept apart.
 
