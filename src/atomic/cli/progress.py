@@ -139,6 +139,8 @@ class Progress:
                     yield f"{event.status} after {duration(int(seconds))}{self._spent()}"
                     if event.said:  # the result of the workflow, such as the plan of a dry run
                         yield harmless(event.said.strip())
+            case Warning(notice=True):
+                yield harmless(event.text)
             case Warning():
                 return  # it goes to standard error
 
@@ -337,7 +339,7 @@ class TerminalUser:
 
 def error_lines(event: WorkflowEvent, session_dir: str) -> list[str]:
     """Return the lines of an event for standard error."""
-    if isinstance(event, Warning):
+    if isinstance(event, Warning) and not event.notice:
         return [message(f"warning: {event.text}")]
     if not isinstance(event, RunEnded) or event.status in _SUCCESS:
         return []

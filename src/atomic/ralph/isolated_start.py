@@ -45,7 +45,7 @@ async def prepare_workspaces(ctx: Ralph, run: RunFolder) -> RunBranch | None:
 async def announce(run: RunFolder, branch: RunBranch) -> None:
     """Print where the work goes, who does it, and which checks prove it."""
     for reason in branch.reasons:
-        run.say(f"workspaces are copies ({branch.kind}), because {reason}")
+        run.inform(f"workspaces are copies ({branch.kind}), because {reason}")
     workers = run.options.workers
     who = "one worker, in its own copy" if workers == 1 else f"{workers} workers, each in its own copy"
     source = branch.upstream or "a detached HEAD"
@@ -53,9 +53,9 @@ async def announce(run: RunFolder, branch: RunBranch) -> None:
     if branch.setup:
         facts.append(f"set up by {branch.setup}")
     facts += [f"check: {check.command} ({_state(run, check.command)})" for check in run.checks.chosen]
-    run.say(" · ".join(facts))
+    run.inform(" · ".join(facts))
     if branch.first == branch.start and (loose := await _uncommitted(run)):
-        run.say(
+        run.inform(
             "your uncommitted files are not part of the run, which begins with your last commit: "
             f"{named(loose, most=5)} (--include-uncommitted adds them)"
         )
@@ -64,7 +64,9 @@ async def announce(run: RunFolder, branch: RunBranch) -> None:
 def _state(run: RunFolder, command: str) -> str:
     """Return how a check ended before the run."""
     tests = run.checks.tests_before.get(command)
-    count = "" if tests is None or not tests.total else f", {tests.total} tests"
+    count = ""
+    if tests is not None and tests.total:
+        count = f", {tests.total} test{'' if tests.total == 1 else 's'}"
     if run.checks.baseline.get(command) == 0:
         return f"green{count}"
     if tests is not None and command in run.checks.tolerant:

@@ -90,7 +90,7 @@ def sentence(data: ReportData, *, completed: bool) -> str:
         planned = f"{_count(len(data.tasks), 'task')} planned, " if data.tasks else ""
         return f"dry run: {planned}nothing was done"
     result = _yolo_result(data, completed) if data.is_yolo else _tasks_result(data)
-    return f"{result}, {_proof(data)}" if completed else result
+    return f"{result}{_proof(data)}" if completed else result
 
 
 def _yolo_result(data: ReportData, completed: bool) -> str:
@@ -116,19 +116,24 @@ def _tasks_result(data: ReportData) -> str:
 
 
 def _proof(data: ReportData) -> str:
-    """Return which checks verified the work, and whether it was reviewed."""
-    verified = "not verified by a check"
-    if data.verifying:
-        verified = f"verified by {' and '.join(plain(command) for command in data.verifying)}"
+    """Return which checks verified the work, and whether it was reviewed, as the end of a
+    sentence.
+    """
+    commands = " and ".join(plain(command) for command in data.verifying)
+    verified = f"verified by {commands}" if commands else "not verified by a check"
     if data.is_reviewed is None:
-        return f"{verified}; whether it was reviewed is not known"
-    if data.verifying and data.branch is not None and not data.is_yolo:
-        verified += ", each task on its own commit and again after merging"
+        return f", {verified}; whether it was reviewed is not known"
+    if commands and data.branch is not None and not data.is_yolo:
+        reviewed = " and reviewed" if data.is_reviewed else ", not reviewed"
+        return f"{reviewed}, each proven on its own commit and again after merging ({commands}){_ignored(data)}"
     joint = " and" if bool(data.verifying) is data.is_reviewed else ","
-    proof = f"{verified}{joint} {'reviewed' if data.is_reviewed else 'not reviewed'}"
-    if data.checks.ignored:
-        proof += f"; {' and '.join(plain(command) for command in data.checks.ignored)}: red before the run and ignored"
-    return proof
+    return f", {verified}{joint} {'reviewed' if data.is_reviewed else 'not reviewed'}{_ignored(data)}"
+
+
+def _ignored(data: ReportData) -> str:
+    if not data.checks.ignored:
+        return ""
+    return f"; {' and '.join(plain(command) for command in data.checks.ignored)}: red before the run and ignored"
 
 
 def _count(count: int, what: str) -> str:

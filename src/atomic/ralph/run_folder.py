@@ -254,8 +254,12 @@ class RunFolder:
         self._ctx.emit("progress", {"task": task, "text": text})
 
     def say(self, text: str) -> None:
-        """Print a message that is not a failure."""
+        """Print a warning."""
         self._ctx.emit("warning", {"text": text})
+
+    def inform(self, text: str) -> None:
+        """Print a message that is no warning."""
+        self._ctx.emit("warning", {"text": text, "notice": True})
 
 
 def workspace_of(task: str) -> str:

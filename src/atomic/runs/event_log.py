@@ -91,9 +91,9 @@ class EventLog:
             self.warn(f"the logs of the session cannot be written: {logs.failure.strerror}")
         return event
 
-    def warn(self, text: str, node: str = "") -> None:
+    def warn(self, text: str, node: str = "", *, notice: bool = False) -> None:
         """Publish a message for the user."""
-        self.emit(Warning, text=text, node=node)
+        self.emit(Warning, text=text, node=node, notice=notice)
 
     def handle_live(self, node: str, event: Event) -> None:
         """Publish the start or retry of a step, or a question."""
@@ -121,10 +121,12 @@ class EventLog:
     def handle_warning(self, node: str, data: Any) -> None:
         """Publish a warning of a node or of the engine."""
         text = str(data)
+        notice = False
         if isinstance(data, Mapping):
             fields = cast("Mapping[str, Any]", data)
             text = str(fields.get("text") or fields.get("message") or dict(fields)).removeprefix(f"{node}: ")
-        self.warn(text, node)
+            notice = fields.get("notice") is True
+        self.warn(text, node, notice=notice)
 
     def handle_progress(self, data: Any) -> None:
         """Write the result of a task's attempt to `progress.txt`: its `task` and its

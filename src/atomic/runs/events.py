@@ -94,11 +94,13 @@ class LimitReached(_RunEvent, frozen=True, kw_only=True, tag="limit_reached"):
 class Warning(_RunEvent, frozen=True, kw_only=True, tag="warning"):
     """A message for the user; the run continues.
 
-    `node` is empty if no node reported it.
+    `node` is empty if no node reported it. A `notice` is information, nothing to worry
+    about.
     """
 
     text: str
     node: str = ""
+    notice: bool = False
 
 
 class RunEnded(_RunEvent, frozen=True, kw_only=True, tag="run_ended"):

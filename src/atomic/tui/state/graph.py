@@ -59,7 +59,7 @@ class Graph:
                 self._screen.tasks = tuple(event.tasks)
                 return Changes.TASKS
             case Warning():
-                return self._blocks.note(BlockKind.WARNING, event.text)
+                return self._blocks.note(BlockKind.NOTICE if event.notice else BlockKind.WARNING, event.text)
             case LimitReached():
                 return self._blocks.note(BlockKind.WARNING, _limit(event))
             case RunStarted():
