@@ -273,7 +273,35 @@ async def test_include_rules_choose_the_ignored_files(place: Place) -> None:
 
 async def test_folders_beyond_the_size_are_left_out_and_named(place: Place) -> None:
     found = await find_contents(place.repository, max_size=8)
-    assert found == Contents((".env",), 6, ("node_modules",))
+    assert found == Contents((".env",), 6, (("node_modules", 11),))
+    said = found.left_out(8)
+    assert "node_modules (11 bytes)" in said
+    assert "max_size = 17 (bytes) under [workspace]" in said
+
+
+async def test_small_files_come_before_big_folders(place: Place) -> None:
+    write(place.project, {".env.local": "x", "src/.gitignore": "vendor/\n", "src/vendor/big": "x" * 100})
+    write(place.project, {".gitignore": "node_modules/\n.env*\n"})
+    found = await find_contents(place.repository, max_size=50)
+    assert found.paths == (".env", ".env.local", "node_modules")
+    assert found.too_big == (("src/vendor", 100),)
+
+
+async def test_a_setting_can_name_a_path_inside_of_an_ignored_folder(place: Place) -> None:
+    found = await find_contents(place.repository, copy=["node_modules/x/", "../home", "absent", "x.log"])
+    assert found.paths == ("x.log", "node_modules/x")
+
+
+async def test_the_include_file_of_a_project_in_a_sub_folder_counts(place: Place) -> None:
+    write(place.project, {"src/.worktreeinclude": "*.log\n", "src/y.log": "y"})
+    found = await find_contents(place.repository, project=place.project / "src")
+    assert found.paths == ("src/y.log",)
+
+
+async def test_an_include_file_can_name_a_part_of_an_ignored_folder(place: Place) -> None:
+    write(place.project, {".worktreeinclude": "node_modules/y\n", "node_modules/y/index.js": "y"})
+    found = await find_contents(place.repository)
+    assert found.paths == ("node_modules/y",)
 
 
 async def test_the_users_history_and_branches_are_there(place: Place) -> None:

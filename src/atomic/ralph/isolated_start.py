@@ -54,6 +54,8 @@ async def announce(run: RunFolder, branch: RunBranch) -> None:
         facts.append(f"set up by {branch.setup}")
     facts += [f"check: {check.command} ({_state(run, check.command)})" for check in run.checks.chosen]
     run.inform(" · ".join(facts))
+    if run.workspaces.left_out:
+        run.inform(run.workspaces.left_out)
     if branch.first == branch.start and (loose := await _uncommitted(run)):
         run.inform(
             "your uncommitted files are not part of the run, which begins with your last commit: "

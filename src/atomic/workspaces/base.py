@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,7 @@ from atomic.git.calls import run_git, split
 from atomic.processes import ExecError
 from atomic.workspaces.contents import Contents, copy_contents
 from atomic.workspaces.errors import WorkspaceError
+from atomic.workspaces.filters import Filters, find_filters
 from atomic.workspaces.folders import link_tree, remove_tree
 from atomic.workspaces.setup import Setup, run_setup
 
@@ -32,7 +33,12 @@ _OWN_REFS = "refs/heads/atomic/"
 # Files and folders of the git folder that decide how files are checked out.
 _LINKED = ("lfs", "modules")
 _COPIED = ("shallow", "info/exclude", "info/sparse-checkout", "info/attributes")
-_SPARSE = ("core.sparsecheckout", "core.sparsecheckoutcone", "index.sparse")
+# How files are stored. What the file system can do is found by `git init`.
+_PLAIN = frozenset({"core.autocrlf", "core.eol", "core.excludesfile"})
+# Of the repository's own file: which files are checked out, and that objects may be missing.
+_OWN_FILE = ("core.sparsecheckout", "core.sparsecheckoutcone", "index.sparse", "extensions.partialclone")
+_REMOTE = (".url", ".fetch", ".promisor", ".partialclonefilter")
+_LINK_ATTEMPTS = 3
 
 
 class Base(msgspec.Struct, frozen=True):
@@ -68,7 +74,8 @@ async def prepare_base(
     await asyncio.to_thread(remove_tree, unfinished)
     try:
         unfinished.mkdir(parents=True, mode=0o700)
-        await _make_repository(repository, unfinished, branch)
+        filters = await find_filters(repository, commit)
+        await _make_repository(repository, unfinished, branch, filters)
         await _check_out(unfinished, commit, branch)
         await copy_contents(contents, repository.root, unfinished)
         if setup is not None:
@@ -87,7 +94,7 @@ def unfinished_name(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.unfinished")
 
 
-async def _make_repository(repository: Repository, folder: Path, branch: str) -> None:
+async def _make_repository(repository: Repository, folder: Path, branch: str, filters: Filters) -> None:
     settings = await repository.settings()
     hashes = settings.get("extensions.objectformat", "sha1")
     words = ("init", "--quiet", "--template=", f"--initial-branch={branch}", f"--object-format={hashes}")
@@ -99,13 +106,14 @@ async def _make_repository(repository: Repository, folder: Path, branch: str) ->
     wanted = [(name, ref) for name, ref in refs if not ref.startswith(_OWN_REFS) and ref != f"refs/heads/{branch}"]
     orders = "".join(f"create {ref} {name}\n" for name, ref in wanted if not ref.endswith("/HEAD"))
     await run_git("update-ref", "--stdin", cwd=folder, env={}, input=orders)
-    for key, value in (await _settings_of(repository)).items():
-        await run_git("config", "--local", key, value, cwd=folder, env={})
+    added = [*await _settings_of(repository), *filters.settings]
+    with (git / "config").open("ab") as file:
+        file.write(settings_text(added))
 
 
 def _copy_git_files(repository: Repository, git: Path) -> None:
     common = repository.common_dir
-    link_tree(common / "objects", git / "objects")
+    _link_objects(common / "objects", git / "objects")
     for name in _LINKED:
         if (common / name).is_dir():
             link_tree(common / name, git / name)
@@ -117,42 +125,77 @@ def _copy_git_files(repository: Repository, git: Path) -> None:
                 break
 
 
-async def _settings_of(repository: Repository) -> Mapping[str, str]:
-    """Return the settings of the new repository: who commits, and the remotes.
+def _link_objects(source: Path, target: Path) -> None:
+    """Link all objects. The user may pack them meanwhile, which moves them: the new
+    packs are found the next time.
+    """
+    for attempt in range(1, _LINK_ATTEMPTS + 1):
+        try:
+            link_tree(source, target)
+            break
+        except FileNotFoundError:
+            if attempt == _LINK_ATTEMPTS:
+                raise
+    # Relative names of other object folders are right only in the user's repository.
+    others = target / "info" / "alternates"
+    if others.is_file():
+        lines = [line for line in others.read_bytes().split(b"\n") if line and not line.startswith(b"#")]
+        others.unlink()
+        others.write_bytes(b"".join(_absolute(line, source) + b"\n" for line in lines))
+
+
+def _absolute(line: bytes, objects: Path) -> bytes:
+    """Return a line of `alternates` with an absolute path; a quoted one is absolute."""
+    if line.startswith((b"/", b'"')):
+        return line
+    return os.path.normpath(os.path.join(os.fsencode(objects), line))
+
+
+async def _settings_of(repository: Repository) -> list[tuple[str, str]]:
+    """Return settings of the new repository: who commits, how files are stored, and the
+    remotes.
 
     A push is refused: the run's branch is pushed by Atomic, if the user asks for it.
     """
     known = await repository.settings()
-    found = {name: value for name, value in known.items() if name.startswith("user.") or name in _PLAIN}
-    found["gc.auto"] = "0"
-    listed = await run_git(
-        "config",
-        "--file",
-        str(repository.common_dir / "config"),
-        "--no-includes",
-        "-z",
-        "--list",
-        cwd=repository.root,
-        env={},
-    )
-    for entry in listed.split("\0")[:-1]:
-        name, _, value = entry.partition("\n")
-        is_remote = name.startswith("remote.") and name.endswith((".url", ".fetch"))
-        if is_remote or name.startswith("branch.") or name in _SPARSE:
-            found[name] = value
-        if name.startswith("remote.") and name.endswith(".url"):
-            found[f"{name.removesuffix('.url')}.pushurl"] = NO_PUSH
-    return found
+    found = [(name, value) for name, value in known.items() if name.startswith("user.") or name in _PLAIN]
+    found.append(("gc.auto", "0"))
+    remotes: set[str] = set()
+    for file in (repository.common_dir / "config", repository.git_dir / "config.worktree"):
+        if not file.is_file():
+            continue
+        words = ("config", "--file", str(file), "--no-includes", "-z", "--list")
+        for entry in split(await run_git(*words, cwd=repository.root, env={})):
+            name, _, value = entry.partition("\n")
+            is_remote = name.startswith("remote.") and name.endswith(_REMOTE)
+            if is_remote or name.startswith("branch.") or name in _OWN_FILE:
+                found.append((name, value))
+            if is_remote and name.endswith(".url"):
+                remotes.add(name.removesuffix(".url"))
+    return [*found, *((f"{remote}.pushurl", NO_PUSH) for remote in sorted(remotes))]
 
 
-_PLAIN = frozenset({"core.filemode", "core.symlinks", "core.ignorecase", "core.autocrlf", "core.eol"})
+def settings_text(settings: Sequence[tuple[str, str]]) -> bytes:
+    """Return settings as git writes them to a file."""
+    lines: list[str] = []
+    for name, value in settings:
+        section, _, rest = name.partition(".")
+        subsection, _, key = rest.rpartition(".")
+        heading = f'[{section} "{_quoted(subsection)}"]' if subsection else f"[{section}]"
+        lines.append(f'{heading}\n\t{key} = "{_quoted(value)}"\n')
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 async def _check_out(folder: Path, commit: str, branch: str) -> None:
-    """Check out the start commit with the filters of the user's own settings."""
-    users = {name: os.environ.get(name) for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")}
+    """Check out the start commit, with the filters that its settings have."""
     words = ("-c", "core.hooksPath=/dev/null", "checkout", "--quiet", "--force", "-B", branch, commit)
-    await run_git(*words, cwd=folder, env=users, timeout=_CHECKOUT_TIMEOUT, is_short=False)
+    # git-lfs leaves big files out if the user wants it.
+    env = {name: os.environ.get(name) for name in ("GIT_LFS_SKIP_SMUDGE",)}
+    await run_git(*words, cwd=folder, env=env, timeout=_CHECKOUT_TIMEOUT, is_short=False)
 
 
 async def _ignore_new_files(folder: Path) -> None:

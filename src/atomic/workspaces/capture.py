@@ -8,6 +8,7 @@ of repositories inside of the workspace.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from atomic.workspaces.views import View
 
 _GITLINK = "160000 "
 _ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
+_COPIED = ("config", "shallow", "info/exclude", "info/attributes")
 
 
 class Author(msgspec.Struct, frozen=True):
@@ -57,7 +59,7 @@ class Capture:
             "GIT_DIR": str(self._git_dir),
             "GIT_WORK_TREE": str(view.root),
             "GIT_INDEX_FILE": str(self._git_dir / "index"),
-            _ALTERNATES: os.pathsep.join(map(str, objects)),
+            _ALTERNATES: os.pathsep.join(map(_as_entry, objects)),
             "GIT_AUTHOR_NAME": author.name,
             "GIT_AUTHOR_EMAIL": author.email,
             "GIT_COMMITTER_NAME": author.name,
@@ -65,7 +67,7 @@ class Capture:
         }
 
     async def run(self, message: str, bundle: Path) -> Captured:
-        await self._prepare()
+        await asyncio.to_thread(self._prepare)
         head = await self._find_head()
         extra = await self._add_files(self._view.root, self._git_dir / "index")
         tree = (await self._git("write-tree")).strip()
@@ -127,21 +129,21 @@ class Capture:
             head = (await self._git("--git-dir", git_dir, "rev-parse", "--verify", "HEAD^{commit}")).strip()
         except GitError:
             return (await self._git("commit-tree", tree, "-m", f"Files of {folder.name}")).strip()
-        objects = os.pathsep.join([self._env[_ALTERNATES], f"{git_dir}/objects"])
-        self._env[_ALTERNATES] = objects
+        self._env[_ALTERNATES] += os.pathsep + _as_entry(f"{git_dir}/objects")
         return (await self._git("commit-tree", tree, "-p", head, "-m", f"Files of {folder.name}")).strip()
 
-    async def _prepare(self) -> None:
-        if not self._git_dir.is_dir():
-            bare = {name: value for name, value in self._env.items() if not name.startswith("GIT_")}
-            await git_in_view(self._view, "init", "--quiet", "--template=", "--bare", str(self._git_dir), env=bare)
+    def _prepare(self) -> None:
+        source = self._base.folder / ".git"
+        for folder in ("objects", "refs", "info"):
+            (self._git_dir / folder).mkdir(parents=True, exist_ok=True)
+        (self._git_dir / "HEAD").write_text("ref: refs/heads/none\n", encoding="ascii")
+        # The settings of the base decide how files are stored: line ends, filters.
+        for name in _COPIED:
+            if (source / name).is_file():
+                shutil.copyfile(source / name, self._git_dir / name)
         # In an overlay files have the numbers and times that the base's index names:
         # only changed ones are read.
-        source = self._base.folder / ".git"
         shutil.copy2(source / "index", self._git_dir / "index")
-        (self._git_dir / "info").mkdir(exist_ok=True)
-        if (source / "info" / "exclude").is_file():
-            shutil.copyfile(source / "info" / "exclude", self._git_dir / "info" / "exclude")
 
     async def _find_head(self) -> str:
         """Return the worker's commit; the start commit if its repository is damaged."""
@@ -197,3 +199,9 @@ class Capture:
     async def _ask_worker(self, *arguments: str) -> str:
         env = {**NO_SETTINGS, "GIT_DIR": str(self._worker), "GIT_WORK_TREE": str(self._view.root)}
         return await git_in_view(self._view, *SAFE, *arguments, env=env)
+
+
+def _as_entry(path: Path | str) -> str:
+    """Return a path for a list in a variable of git, in quotes: it may have a colon."""
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{text}"'

@@ -25,9 +25,15 @@ async def copy_tree(source: Path, target: Path) -> None:
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """Link all files of a folder; copy them to another file system."""
+    """Link all files of a folder; copy them to another file system.
+
+    Files that the target has are left as they are. Raises FileNotFoundError if a file is
+    removed meanwhile.
+    """
     for folder, name in _files(source):
         copy = target / folder.relative_to(source) / name
+        if copy.exists():
+            continue
         copy.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(folder / name, copy)

@@ -81,19 +81,28 @@ async def try_overlay(folder: Path, project: Path, *, own_user: bool) -> str:
     """Return why overlays do not work, or an empty text if they do."""
     if sys.platform != "linux":
         return "it needs Linux"
-    test = await asyncio.to_thread(_make_test_folder, folder, project)
-    if test is None:
-        return f"{folder} is inside of the project"
+    reason = _misplaced(folder, project)
+    if reason:
+        return reason
+    test = await asyncio.to_thread(_make_test_folder, folder)
     try:
         return await _try_in(test, own_user=own_user)
     finally:
         await asyncio.to_thread(remove_tree, test)
 
 
-def _make_test_folder(folder: Path, project: Path) -> Path | None:
-    """Return a new folder for the test, or None if it would be inside of the project."""
-    if Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(project)):
-        return None
+def _misplaced(folder: Path, project: Path) -> str:
+    """Return which folder would not be seen inside of a view, if there is one."""
+    real = Path(os.path.realpath(project))
+    for name, needed in (("", folder), ("TMPDIR=", Path(tempfile.gettempdir()))):
+        if Path(os.path.realpath(needed)).is_relative_to(real):
+            return f"{name}{needed} is inside of the project"
+    if real.is_relative_to(os.path.realpath(folder)):
+        return f"the project is inside of {folder}"
+    return ""
+
+
+def _make_test_folder(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return Path(tempfile.mkdtemp(prefix="self-test-", dir=folder))
 

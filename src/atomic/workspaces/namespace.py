@@ -112,12 +112,22 @@ def _make_mount(one: dict[str, Any]) -> None:
     at = one["at"]
     kind = one["kind"]
     if kind == "overlay":
-        options = [f"lowerdir={one['lower']}", f"upperdir={one['upper']}", f"workdir={one['work']}"]
-        _mount("overlay", at, "overlay", _NO_DEVICES, ",".join(options + one["options"]))
+        _mount_overlay(one)
     elif kind == "bind":
         _bind(one["source"], at, read_only=False)
     elif os.path.isdir(at):
         _hide(at, one["visible"])
+
+
+def _mount_overlay(one: dict[str, Any]) -> None:
+    """Mount an overlay. Its folders are named by numbers: a path may have characters
+    that separate options.
+    """
+    files = {name: os.open(one[name], os.O_PATH | os.O_DIRECTORY) for name in ("lower", "upper", "work")}
+    options = [f"{name}dir=/proc/self/fd/{file}" for name, file in files.items()]
+    _mount("overlay", one["at"], "overlay", _NO_DEVICES, ",".join(options + one["options"]))
+    for file in files.values():
+        os.close(file)
 
 
 def _hide(folder: str, visible: list[dict[str, Any]]) -> None:

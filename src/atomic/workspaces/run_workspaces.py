@@ -30,10 +30,11 @@ from atomic.processes.temporary_folders import temporary_prefix
 from atomic.workspaces.base import Base, prepare_base
 from atomic.workspaces.capture import Author, Captured
 from atomic.workspaces.checkout import open_checkout
-from atomic.workspaces.contents import find_contents
+from atomic.workspaces.contents import MAX_SIZE, find_contents
 from atomic.workspaces.folders import remove_tree
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
 from atomic.workspaces.merging import Merged, move_branch, rebase
+from atomic.workspaces.obstacles import find_obstacle
 from atomic.workspaces.run_branch import FACT, Landed, RunBranch, branch_name, parked_prefix, read_branch
 from atomic.workspaces.setup import ProjectSetup, Setup
 from atomic.workspaces.views import View
@@ -82,6 +83,8 @@ class RunWorkspaces:
         self._queue = MergeQueue()
         self._base: Base | None = None
         self._preparing = asyncio.Lock()
+        # A sentence about ignored files that were too big, when the base is prepared.
+        self.left_out = ""
 
     @property
     def branch(self) -> RunBranch | None:
@@ -127,16 +130,21 @@ class RunWorkspaces:
         if wanted == IsolationKind.NONE:
             return "--isolate none"
         repository = find_repository(self._project)
-        reason = ""
-        if repository is None:
-            reason = f"{self._project} is in no git repository"
-        elif (await repository.head())[0] is None:
-            reason = "the repository has no commit"
+        reason = await self._find_reason(repository)
         if repository is None or reason:
             if wanted == "auto":
                 return reason
             raise IsolationError(f"--isolate {wanted} does not work here: {reason}. Give --isolate none")
         return repository, await choose_isolation(wanted, self._all, repository.root)
+
+    async def _find_reason(self, repository: Repository | None) -> str:
+        """Return why workspaces would not be right, or an empty text."""
+        if repository is None:
+            return f"{self._project} is in no git repository"
+        commit, _ = await repository.head()
+        if commit is None:
+            return "the repository has no commit"
+        return await find_obstacle(repository, commit, self._all)
 
     async def _make_branch(
         self, repository: Repository, isolation: Isolation, *, include_uncommitted: bool
@@ -191,8 +199,11 @@ class RunWorkspaces:
             if self._base is None or not self._base.folder.is_dir():
                 branch = self.required_branch
                 repository = self.repository
-                limits = {} if self._settings.max_size is None else {"max_size": self._settings.max_size}
-                contents = await find_contents(repository, copy=self._settings.copy, **limits)
+                max_size = MAX_SIZE if self._settings.max_size is None else self._settings.max_size
+                contents = await find_contents(
+                    repository, copy=self._settings.copy, max_size=max_size, project=self._project
+                )
+                self.left_out = contents.left_out(max_size)
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 folder = self._folder / BASE
                 setup = self._setup_in(repository)

@@ -133,9 +133,9 @@ def _overlay(at: Path, lower: Path, layer: Path, *, own_user: bool, keep: bool) 
     return {
         "kind": "overlay",
         "at": str(at),
-        "lower": _escaped(lower),
-        "upper": _escaped(layer / "upper"),
-        "work": _escaped(layer / "work"),
+        "lower": str(lower),
+        "upper": str(layer / "upper"),
+        "work": str(layer / "work"),
         "options": options,
     }
 
@@ -173,11 +173,3 @@ async def open_folder(folder: Path, project: Path) -> AsyncGenerator[View]:
 
 def _environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
-
-
-def _escaped(path: Path) -> str:
-    """Return a path as an option of an overlay, whose separators are `:` and `,`."""
-    text = str(path)
-    for character in ("\\", ":", ","):
-        text = text.replace(character, f"\\{character}")
-    return text

@@ -16,6 +16,7 @@ import msgspec
 
 from atomic.git import GitError, Repository
 from atomic.processes import ExecError
+from atomic.workspaces import lfs
 from atomic.workspaces.base import Base
 from atomic.workspaces.capture import Author, Capture, Captured
 from atomic.workspaces.copied_paths import copied_paths_of, correct_paths, places_of
@@ -95,7 +96,7 @@ class Workspace:
             async with self._open_with_exchange() as view:
                 await self._bring(repository, view, commit)
                 where = ("-B", branch) if branch else ("--detach",)
-                await git_in_view(view, *SAFE, "checkout", "--quiet", *where, commit, env=_users_settings())
+                await git_in_view(view, *SAFE, "checkout", "--quiet", *where, commit, env=NO_SETTINGS)
         except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"Commit {commit[:12]} cannot be checked out in {self.folder}: {error}") from error
         self._ready.touch()
@@ -116,6 +117,25 @@ class Workspace:
         target = view.root / ".git" / "objects" / "pack"
         await view.run("cp", "-R", f"{packs}/.", str(target), timeout=TIMEOUT)
         await asyncio.to_thread(remove_tree, packs)
+        await self._bring_big_files(repository, view, commit)
+
+    async def _bring_big_files(self, repository: Repository, view: View, commit: str) -> None:
+        found = await lfs.find_objects(repository, self.base.commit, commit, lfs.objects_in(self.base.folder / ".git"))
+        if not found:
+            return
+        staged = self._exchange / "in-lfs"
+        await asyncio.to_thread(lfs.stage_objects, found, staged)
+        target = str(lfs.objects_in(view.root / ".git"))
+        copy = 'mkdir -p "$2" && cp -R "$1/." "$2"'
+        done = await view.run("sh", "-c", copy, "sh", str(staged), target, timeout=TIMEOUT)
+        if done.exit_code != 0:
+            raise OSError(f"cannot copy big files to {target}: {done.stderr.strip()}")
+        await asyncio.to_thread(remove_tree, staged)
+
+    @property
+    def _workers_git(self) -> Path:
+        """Return the worker's git folder, in an overlay only what was written to it."""
+        return (self.folder / "upper" if self.is_overlay else self._copy) / ".git"
 
     def open(self) -> AbstractAsyncContextManager[View]:
         """Start programs in the workspace; at the end of the context all have ended.
@@ -152,11 +172,13 @@ class Workspace:
         try:
             async with self._open_with_exchange() as view:
                 captured = await Capture(view, self.base, self._exchange, author).run(message, bundle)
+            stores = [lfs.objects_in(self._workers_git), lfs.objects_in(self._exchange / "git")]
+            await lfs.keep_objects(repository, stores)
             if await repository.is_ancestor(captured.parked, self.base.commit):
                 await repository.git("update-ref", ref, captured.parked)
             else:
                 await fetch_bundle(repository, bundle, ref)
-        except (GitError, ExecError) as error:
+        except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"The work in {self.folder} cannot be kept at {ref}: {error}") from error
         return captured
 
