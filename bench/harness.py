@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from environments import HOME, PEERS, python_of
 from measure import Metrics
-from plan import IMPORTS, JOBS, STARTS
+from plan import IMPORTS, JOBS, SLOW, STARTS
 from results import Results
 
 WORKER = Path(__file__).resolve().parent / "worker.py"
@@ -51,7 +51,8 @@ def run_rounds(
     peer_rounds: int,
     say: Callable[[str], None],
 ) -> None:
-    """Run all rounds, interleaved. Peers need most of the time and run only in the first `peer_rounds`.
+    """Run all rounds, interleaved. Peers and slow jobs need most of the time and run only in the first
+    `peer_rounds`.
 
     Raises:
         JobError: a job failed.
@@ -59,7 +60,8 @@ def run_rounds(
     pragmas = _journal_pragmas() if "durable" in jobs and "atomic" in engines else {}
     for index in range(rounds):
         for job in jobs:
-            taking_part = [e for e in JOBS[job] if e in engines and (e not in PEERS or index < peer_rounds)]
+            is_early = index < peer_rounds
+            taking_part = [e for e in JOBS[job] if e in engines and (is_early or not (e in PEERS or job in SLOW))]
             for engine in taking_part:
                 say(f"round {index + 1}/{rounds}: {job}, {engine}")
                 results.add(engine, _measure(engine, job, pragmas))

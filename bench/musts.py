@@ -105,4 +105,7 @@ MUSTS = (
     Must("of these the next ready", _is("tasks_ready"), 10, unit=" ms"),
     Must("load 1,000 entities of four providers, the first time", _is("entities_first"), 150, unit=" ms"),
     Must("of these a search as you type", _is("entities_search"), 2, unit=" ms"),
+    Must("eight tasks, four workers, times faster than one", _growth("one_worker", "four_workers"), 3.2, at_least=True),
+    Must("set up a workspace of 50,000 files and 1 GB, overlay", _is("setup_overlay", 1e3), 1.5, unit=" s"),
+    Must("of these on disk", _is("setup_overlay_bytes", 1e6), 20, unit=" MB"),
 )

@@ -19,7 +19,12 @@ JOBS: dict[str, tuple[str, ...]] = {
     "unchanged": ("atomic",),
     "tasks": ("atomic",),
     "entities": ("atomic",),
+    "workers": ("atomic",),
+    "workspace": ("atomic",),
 }
+
+# Jobs that need a minute each.
+SLOW = ("workers", "workspace")
 
 IMPORTS = {
     "bound": "import asyncio, msgspec",
@@ -76,4 +81,11 @@ ROWS = (
     Row("entities", "entities_unchanged", "of these: look whether any has changed", "ms"),
     Row("entities", "entities_changed", "of these: read the one that has changed", "ms"),
     Row("entities", "entities_search", "of these: search a name, the slowest of 8", "ms"),
+    Row("workers", "one_worker", "eight independent tasks, one worker, until merged", "ms"),
+    Row("workers", "four_workers", "eight independent tasks, four workers, until merged", "ms"),
+    Row("workspace", "setup_base", "50,000 files and 1 GB of ignored dependencies: the base, once for a run", "ms"),
+    Row("workspace", "setup_overlay", "of these: set up a workspace, overlay", "ms"),
+    Row("workspace", "setup_overlay_bytes", "of these: on disk", "MB"),
+    Row("workspace", "setup_clone", "of these: set up a workspace, clone", "ms"),
+    Row("workspace", "setup_clone_bytes", "of these: on disk", "MB"),
 )

@@ -15,6 +15,7 @@ MODULES = {
         "workloads.atomic_journal",
         "workloads.atomic_tasks",
         "workloads.atomic_entities",
+        "workloads.atomic_workspaces",
     ],
     "burr": ["peers.burr_engine"],
     "pydantic-graph": ["peers.pydantic_engine"],
