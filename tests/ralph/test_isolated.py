@@ -62,7 +62,7 @@ async def test_a_conflict_goes_back_to_the_worker_with_both_sides(tmp_path: Path
     write = "echo {0} > same.txt && git add same.txt && git commit -qm 'Write {0}'"
     solve = (
         "git rebase -q atomic-tip; printf 'one\\ntwo\\n' > same.txt; git add same.txt;"
-        " GIT_EDITOR=: git rebase -q --continue"
+        " GIT_EDITOR=: git rebase --continue"
     )
     workers = [worker(id, {"sh": write.format(word)}, attempt=1) for id, word in (("1", "one"), ("2", "two"))]
     solvers = [worker(id, {"sh": solve}, attempt=2) for id in ("1", "2")]

@@ -18,7 +18,7 @@ from atomic.ralph.state import Span, Try
 from atomic.ralph.task_nodes import ask, begun, builds_on, evidence_of
 from atomic.tasks import Task
 from atomic.workflows import END, NodeResult
-from atomic.workspaces import Conflict, Landed, Merged, View
+from atomic.workspaces import UNSOLVED, WHOLE, Captured, Conflict, Landed, Merged, View
 from atomic.workspaces.run_workspaces import TIP
 
 MAX_RETURNS = 2  # how often a task goes back to its worker before it starts again from the tip
@@ -67,17 +67,49 @@ async def work(ctx: Ralph) -> NodeResult:
             async with workspace.open() as view:
                 ended = await ask(ctx, _prompt(ctx, run, task, view, attempt), role_of(task), view)
     message = f"{task.title}\n\nAtomic-Task: {task.id}"
+    start = state.starts[task.id]
     captured = await run.workspaces.park(name, task.id, attempt, message)
-    span = Span(await run.snapshot_of(state.starts[task.id]), await run.snapshot_of(captured.result))
+    base = await run.workspaces.builds_on(start, captured.result)
+    span = Span(await run.snapshot_of(base or start), await run.snapshot_of(captured.result))
     return NodeResult(
         {
             "broken": {task.id: ended.error},
             "cut_off": {task.id: ended.is_cut},
+            "misplaced": {task.id: misplaced(captured, base, start)},
             "said": {task.id: run.last_words(ended.text)},
             "spans": {task.id: [span]},
             "turns": {task.id: attempt},
         }
     )
+
+
+def misplaced(captured: Captured, base: str | None, start: str) -> Try | None:
+    """Return why the commits of a turn cannot be merged, whatever is in their files.
+
+    `base` is the commit of the run's branch that they build on.
+    """
+    if unfinished := captured.unfinished:
+        how = f"Finish it (`git {unfinished} --continue`) or end it (`git {unfinished} --abort`)"
+        what = f"a {unfinished} in progress"
+        if unfinished == UNSOLVED:
+            how = "Solve them, `git add` the files"
+            what = "conflicts in the index"
+        return Try(
+            "git",
+            f"You left {what}: files may have both sides of a conflict in them, and commits may be missing. {how}, look"
+            " at your files, and commit.",
+            f"the worker left {what}",
+        )
+    if base is None:
+        short = start[:12]
+        return Try(
+            "git",
+            f"Your last commit does not contain the commit {short}, at which your task began: the work of others would"
+            f" be lost. Put your commits on top of it (`git rebase {short}`). If your files are already as they should"
+            f" be: `git reset --soft {short}`, and commit. Only add commits, and amend only your own.",
+            f"the worker's commits do not contain the start of the task ({short})",
+        )
+    return None
 
 
 def _prompt(ctx: Ralph, run: RunFolder, task: Task, view: View, attempt: int) -> str:
@@ -153,10 +185,10 @@ def _note(run: RunFolder, task: Task, landed: Landed, merged: Merged, results: S
             )
         )
     for path, lines in merged.dropped.items():
-        run.say(
-            f"task {task.id}: merging took {len(lines)} line{'s' if len(lines) > 1 else ''} away that another task had"
-            f" added to {path}; the reviewer is asked to look"
-        )
+        what = f"{len(lines)} line{'s' if len(lines) > 1 else ''} away that another task had added to {path}"
+        if list(lines) == [WHOLE]:
+            what = f"the change away that another task had made to {path}"
+        run.say(f"task {task.id}: merging took {what}; the reviewer is asked to look")
 
 
 def _conflict(conflict: Conflict) -> Try:
@@ -168,6 +200,7 @@ def _conflict(conflict: Conflict) -> Try:
         f"The branch `{TIP}` of this repository has their work. Put yours on top of it (`git rebase {TIP}`), keep what "
         "both sides intend, run the tests, and commit.",
         f"conflicts with other tasks in {paths}",
+        shown=f"Both sides of the conflict (first the branch, then the task):\n\n{quoted(conflict.text)}",
     )
 
 
@@ -178,6 +211,7 @@ def _red(red: Sequence[CheckResult]) -> Try:
         f"{check_output(red)}\n\nThe branch `{TIP}` of this repository has their work. Put yours on top of it "
         f"(`git rebase {TIP}`), find out why they do not fit together, fix it, and commit.",
         f"after merging, {said_of(red)}",
+        shown=f"Together with the work of other tasks:\n\n{check_output(red)}",
     )
 
 
@@ -188,13 +222,19 @@ async def _send_back(ctx: Ralph, run: RunFolder, task: Task, problem: Try) -> No
     problem = msgspec.structs.replace(problem, said=state.said.get(task.id, ""))
     update = {"merges": {task.id: failed}, "returned": {task.id: problem}}
     name = workspace_of(task.id)
+    evidence = run.evidence.get(task.id)
+    if evidence is not None:
+        reason = f"not merged: {problem.reason}"
+        run.write_evidence(msgspec.structs.replace(evidence, status="failed", reason=reason))
     run.note(task.id, f"attempt {state.turns[task.id]} was not merged: {problem.reason}")
     if failed >= MAX_MERGES:
         return NodeResult(update, goto="give-up")
     tip = await run.tip()
     if failed != MAX_RETURNS + 1:
         run.say(f"task {task.id}: {problem.reason}; back to its worker")
-        await run.workspaces.bring_tip(name, tip)
+        result = state.spans[task.id][-1].after.head
+        assert result is not None
+        await run.workspaces.bring_tip(name, tip, result)
         return NodeResult(update, goto="work")
     run.say(f"task {task.id}: {problem.reason}; it starts again from the work of the others")
     hint = await _hint(run, state.spans[task.id][-1])
@@ -211,3 +251,9 @@ async def _hint(run: RunFolder, span: Span) -> str:
         "Your work could not be merged with that of other tasks, so you begin again on top of theirs. This was your "
         f"change. Use what still fits:\n\n{quoted(run.redactor.text(patch), most=MAX_HINT, end=False)}"
     )
+
+
+def unmerged(tries: Sequence[Try], returned: Try | None) -> str:
+    """Return why a task could not be merged: both sides of a conflict, or red checks."""
+    shown = [one.shown for one in (*tries, returned) if one is not None and one.shown]
+    return shown[-1] if shown else ""

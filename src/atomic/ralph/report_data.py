@@ -41,6 +41,7 @@ class ReportState(msgspec.Struct, frozen=True):
     start: FolderSnapshot | None = None
     spans: dict[str, list[Span]] = {}
     tries: dict[str, list[Try]] = {}
+    returned: dict[str, Try | None] = {}
     said: dict[str, str] = {}
     reviews: list[Review] = []
     rounds: list[list[Finding]] = []
@@ -173,6 +174,10 @@ class ReportData:
     def worked_on(self, task: Task) -> bool:
         """Return whether this run has begun the task."""
         return task.id in self.evidence or (self.state is not None and task.id in self.state.spans)
+
+    def returned(self, task: Task) -> Try | None:
+        """Return why the last merge of a task failed."""
+        return None if self.state is None else self.state.returned.get(task.id)
 
     def count(self, *, repairs: bool) -> tuple[int, int]:
         """Return how many tasks, or repairs of findings, are done, and how many there

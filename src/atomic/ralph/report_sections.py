@@ -9,6 +9,7 @@ from atomic.base.text import duration
 from atomic.loading.project_check import CheckCommand
 from atomic.ralph.checks import readable
 from atomic.ralph.evidence import CheckResult, Evidence
+from atomic.ralph.isolated_tasks import unmerged
 from atomic.ralph.markdown import bullets, cell, code, codes, line, paragraphs
 from atomic.ralph.options import PLAN, PROJECT_SETTINGS, SETTINGS
 from atomic.ralph.prompts import is_check_repair, quoted, role_of
@@ -167,7 +168,7 @@ def _open(data: ReportData, task: Task, waiting: str | None) -> str:
             # No file changed, so the checks did not run again: the task has their first
             # output.
             red = [task.description]
-    return paragraphs(_title(task), bullets(facts), *red)
+    return paragraphs(_title(task), bullets(facts), *red, unmerged(tries, data.returned(task)))
 
 
 def _why(data: ReportData, task: Task, evidence: Evidence | None) -> str:

@@ -40,6 +40,7 @@ class Try(msgspec.Struct, frozen=True):
     reason: str = ""  # in one line, for the user
     cut_off: bool = False  # the turn was interrupted by a limit
     said: str = ""  # the agent's last message, which proves nothing
+    shown: str = ""  # why it could not be merged, in full, for the report
 
 
 class Halt(msgspec.Struct, frozen=True):

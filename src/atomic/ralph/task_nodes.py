@@ -192,7 +192,9 @@ async def check_turn(ctx: Ralph) -> NodeResult:
     if failed is None:
         checked = {"checked": {task.id: green}} if green is not None else {}
         return NodeResult(checked, goto="merge" if ctx.state.isolated else END)
-    tries = [*tries, msgspec.structs.replace(failed, said=ctx.state.said.get(task.id, ""))]
+    returned = ctx.state.returned.get(task.id)
+    shown = "" if returned is None else returned.shown
+    tries = [*tries, msgspec.structs.replace(failed, said=ctx.state.said.get(task.id, ""), shown=shown)]
     update: dict[str, Any] = {"tries": {task.id: tries}, "returned": {task.id: None}}
     most = MAX_ATTEMPTS + ctx.state.forgiven.get(task.id, 0)  # a resume gives as many again
     if len(tries) >= most:

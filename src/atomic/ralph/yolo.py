@@ -21,14 +21,15 @@ from atomic.ralph.check_runs import (
 )
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.evidence import CheckResult
+from atomic.ralph.isolated_tasks import misplaced
 from atomic.ralph.prompts import PROMISE, check_output, yolo_prompt
 from atomic.ralph.run_folder import Ralph, RunFolder, has_answer
-from atomic.ralph.state import Halt, RalphState, Span
+from atomic.ralph.state import Halt, RalphState, Span, Try
 from atomic.ralph.task_nodes import Ended, ask, evidence_of, same_words
 from atomic.ralph.turn_changes import changes_of, has_committed, joined, watch_turn
 from atomic.workflows import NodeResult
 from atomic.workflows.task_loop import ends_with_signal
-from atomic.workspaces import Landed, Merged, View
+from atomic.workspaces import Landed, View
 
 TASK = "yolo"  # the name of its evidence
 STUCK = 3  # turns without a changed file, or with the same error
@@ -44,14 +45,15 @@ async def turn(ctx: Ralph) -> NodeResult:
     checkout = Checkout(run)
     with run.turn():
         if state.isolated:
-            ended, spans = await _isolated_turn(ctx, run, number)
+            ended, spans, failed = await _isolated_turn(ctx, run, number)
         else:
             async with checkout.turn(TASK, is_repair=state.misplaced.get(TASK) is not None):
                 prompt = _prompt(ctx, run, number, None)
                 ended, spans = await watch_turn(ctx, run, lambda: ask(ctx, prompt, "worker"))
+            failed = checkout.failed
     error = ended.error
-    if checkout.failed is not None:
-        error = checkout.failed.reason
+    if failed is not None:
+        error = failed.reason
     again = bool(error) and same_words(error) == same_words(state.last_error)
     in_row = state.errors_in_row + 1 if again else int(bool(error))
     changed = bool(await changes_of(run.snapshots, spans)) or await has_committed(run, spans)
@@ -64,7 +66,7 @@ async def turn(ctx: Ralph) -> NodeResult:
             "last_error": error,
             "errors_in_row": in_row,
             "unchanged_in_row": 0 if changed else state.unchanged_in_row + 1,
-            "misplaced": {TASK: checkout.failed},
+            "misplaced": {TASK: failed},
             "spans": {TASK: joined([*state.spans.get(TASK, ()), *spans])},
         }
     )
@@ -82,8 +84,11 @@ def _prompt(ctx: Ralph, run: RunFolder, number: int, view: View | None) -> str:
     )
 
 
-async def _isolated_turn(ctx: Ralph, run: RunFolder, number: int) -> tuple[Ended, list[Span]]:
-    """Run one turn in the workspace of the run, and move the run's branch to its result."""
+async def _isolated_turn(ctx: Ralph, run: RunFolder, number: int) -> tuple[Ended, list[Span], Try | None]:
+    """Run one turn in the workspace of the run, and move the run's branch to its result.
+
+    Return also what prevents that move; the next turn must repair it.
+    """
     spaces = run.workspaces
     tip = await run.tip()
     workspace = await spaces.workspace(TASK)
@@ -96,12 +101,15 @@ async def _isolated_turn(ctx: Ralph, run: RunFolder, number: int) -> tuple[Ended
             ended = await ask(ctx, _prompt(ctx, run, number, view), "worker", view)
     title = one_line(run.options.goal)[:60]
     captured = await spaces.park(TASK, TASK, number, f"{title}\n\nAtomic-Turn: {number}")
+    if not captured.unfinished:
+        await spaces.settle(TASK, captured.result)
+    failed = misplaced(captured, await spaces.builds_on(tip, captured.result), tip)
+    if failed is not None:
+        return ended, [], failed
     span = Span(await run.snapshot_of(tip), await run.snapshot_of(captured.result))
-    merged = await spaces.rebase(TASK, number, start=tip, result=captured.result, tip=tip)
-    assert isinstance(merged, Merged)  # nothing else moves the branch
-    if not await spaces.land(Landed(TASK, title, number, tip, merged.commit)):
+    if not await spaces.land(Landed(TASK, title, number, tip, captured.result)):
         raise Suspend(f"The branch of the run has moved during turn {number}", code="branch_changed")
-    return ended, [span]
+    return ended, [span], None
 
 
 async def look(ctx: Ralph) -> NodeResult:
@@ -116,11 +124,11 @@ async def look(ctx: Ralph) -> NodeResult:
     facts: dict[str, Any] = {"answer": ""}
     red: list[CheckResult] = []
     denials = 0
-    misplaced = state.misplaced.get(TASK)
+    failed = state.misplaced.get(TASK)
     reason = ""
-    if misplaced is not None:
-        trouble = misplaced.trouble
-        reason = misplaced.reason
+    if failed is not None:
+        trouble = failed.trouble
+        reason = failed.reason
     elif state.last_error:
         trouble = f"The turn did not end well: {state.last_error}"
         reason = f"the turn did not end well: {state.last_error}"

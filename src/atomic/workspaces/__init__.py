@@ -11,7 +11,7 @@ Public modules: `run_branch`, `run_workspaces`.
 """
 
 from atomic.workspaces.base import Base, prepare_base
-from atomic.workspaces.capture import Author, Captured
+from atomic.workspaces.capture import UNSOLVED, Author, Captured
 from atomic.workspaces.checkout import open_checkout
 from atomic.workspaces.contents import Contents, find_contents
 from atomic.workspaces.copied_paths import foreign_paths
@@ -19,14 +19,17 @@ from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import remove_tree, size_of
 from atomic.workspaces.git_in_view import tracked_files_in
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
-from atomic.workspaces.merging import Merged, move_branch, rebase
+from atomic.workspaces.merging import WHOLE, Merged, move_branch, rebase
+from atomic.workspaces.rebasing import Conflict
 from atomic.workspaces.run_branch import Landed, RunBranch, read_branch
 from atomic.workspaces.run_workspaces import BranchMovedError, RunWorkspaces
 from atomic.workspaces.setup import ProjectSetup, Setup, run_setup
 from atomic.workspaces.views import View
-from atomic.workspaces.workspace import Conflict, Workspace
+from atomic.workspaces.workspace import Workspace
 
 __all__ = [
+    "UNSOLVED",
+    "WHOLE",
     "Author",
     "Base",
     "BranchMovedError",

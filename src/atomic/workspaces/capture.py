@@ -23,6 +23,15 @@ from atomic.workspaces.git_in_view import NO_SETTINGS, OUT, SAFE, TIMEOUT, git_i
 from atomic.workspaces.views import View
 
 _GITLINK = "160000 "
+# Files of a git folder that exist while git waits for its user.
+_UNFINISHED = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+}
+UNSOLVED = "conflict"
 _ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 _COPIED = ("config", "shallow", "info/exclude", "info/attributes")
 
@@ -35,10 +44,16 @@ class Author(msgspec.Struct, frozen=True):
 
 
 class Captured(msgspec.Struct, frozen=True):
-    """The content of a workspace: the result, and the commit with everything."""
+    """The content of a workspace: the result, and the commit with everything.
+
+    `unfinished` is the command of git that waits for its user, such as a rebase, or
+    `UNSOLVED` if only the index has conflicts. Files may have both sides of a conflict
+    then.
+    """
 
     result: str
     parked: str
+    unfinished: str = ""
 
 
 class Capture:
@@ -47,9 +62,15 @@ class Capture:
     The worker's git folder is only read. If it is damaged, the files still count.
     """
 
-    def __init__(self, view: View, base: Base, exchange: Path, author: Author) -> None:
+    def __init__(self, view: View, base: Base, exchange: Path, author: Author, *, start: str = "") -> None:
+        """Prepare a capture.
+
+        `start` is the commit at which the workspace began, if it is not that of the
+        base.
+        """
         self._view = view
         self._base = base
+        self._start = start or base.commit
         self._git_dir = exchange / "git"
         self._worker = view.root / ".git"
         self._author = author
@@ -81,7 +102,18 @@ class Capture:
             parked = (await self._git("commit-tree", tree, *parents, "-m", f"{message} (with other commits)")).strip()
         await self._git("update-ref", OUT, parked)
         await self._write_bundle(bundle)
-        return Captured(result, parked)
+        return Captured(result, parked, await self._find_unfinished())
+
+    async def _find_unfinished(self) -> str:
+        listed = await self._view.run("ls", "-A", "--", str(self._worker), timeout=TIMEOUT)
+        names = listed.stdout.splitlines()
+        for name, operation in _UNFINISHED.items():
+            if name in names:
+                return operation
+        try:
+            return UNSOLVED if await self._ask_worker("ls-files", "--unmerged") else ""
+        except GitError:
+            return ""  # a damaged repository: the files count
 
     async def _add_files(self, root: Path, index: Path) -> list[str]:
         """Add all files below `root` to an index, and return commits of repositories in
@@ -146,12 +178,15 @@ class Capture:
         shutil.copy2(source / "index", self._git_dir / "index")
 
     async def _find_head(self) -> str:
-        """Return the worker's commit; the start commit if its repository is damaged."""
+        """Return the worker's commit; the start commit if its repository is damaged or
+        another one.
+        """
         try:
             head = (await self._ask_worker("rev-parse", "--verify", "HEAD^{commit}")).strip()
             await self._git("rev-list", "--objects", "--quiet", head, f"^{self._base.commit}")
+            await self._git("merge-base", head, self._start)
         except GitError:
-            return self._base.commit
+            return self._start
         return head
 
     async def _find_more(self, result: str) -> list[str]:

@@ -11,7 +11,10 @@ from collections import Counter
 import msgspec
 
 from atomic.git import GitError, Repository
-from atomic.workspaces.workspace import Conflict, Workspace
+from atomic.workspaces.rebasing import Conflict
+from atomic.workspaces.workspace import Workspace
+
+WHOLE = "(the whole change)"  # in place of a line that was dropped
 
 
 class Merged(msgspec.Struct, frozen=True):
@@ -25,17 +28,30 @@ class Merged(msgspec.Struct, frozen=True):
     dropped: dict[str, list[str]] = {}
 
 
+async def find_base(repository: Repository, *, start: str, tip: str, result: str) -> str:
+    """Return the last commit of a branch that the work of a task builds on.
+
+    This is `start`, or a later commit if the worker has rebased or merged. If the
+    worker has left the history of `start`, it may be an earlier one. Raises GitError.
+    """
+    if await repository.is_ancestor(tip, result):
+        return tip
+    try:
+        return (await repository.git("merge-base", tip, result)).strip()
+    except GitError:
+        return start  # no common history
+
+
 async def rebase(
     repository: Repository, workspace: Workspace, *, start: str, result: str, tip: str, ref: str
 ) -> Merged | Conflict:
-    """Put the commits of a task, `start` to `result`, on top of `tip`.
+    """Put the work of a task, which began at `start`, on top of `tip`.
 
     `workspace` is a new one at `tip`; `ref` will keep the new commit in the user's
     repository. Raises WorkspaceError, GitError.
     """
-    if start == tip:
-        return Merged(result)
-    done = await workspace.rebase(repository, start=start, result=result, ref=ref)
+    base = await find_base(repository, start=start, tip=tip, result=result)
+    done = await workspace.rebase(repository, base=base, result=result, ref=ref)
     if isinstance(done, Conflict):
         return done
     return Merged(done, await find_dropped(repository, start=start, tip=tip, merged=done))
@@ -44,22 +60,31 @@ async def rebase(
 async def find_dropped(repository: Repository, *, start: str, tip: str, merged: str) -> dict[str, list[str]]:
     """Return lines that the branch got since `start` and that a merge has taken away.
 
-    A line that the merge adds again in the same file was moved, not dropped. Raises
-    GitError.
+    A line that the merge adds somewhere else was moved, not dropped. Where the branch
+    has changed a file without adding lines (a binary file, a mode, removed lines) and
+    the file is as before, it has the one line `WHOLE`. Raises GitError.
     """
+    if start == tip:
+        return {}
     landed = await _changed_lines(repository, start, tip)
     changed = await _changed_lines(repository, tip, merged)
+    moved = sum((added for added, _ in changed.values()), Counter[str]())
     found: dict[str, list[str]] = {}
-    for path, (added, removed) in changed.items():
-        new = landed.get(path, (Counter(), Counter()))[0]
-        lost = (removed & new) - added
-        lines = [line for line in lost.elements() if line.strip()]
-        if lines:
-            found[path] = lines
+    for path, (_, removed) in changed.items():
+        new = landed.get(path, _NO_LINES)[0]
+        lost = Counter({line: count for line, count in (removed & new).items() if line.strip()})
+        gone = lost - moved
+        moved -= lost
+        if gone:
+            found[path] = list(gone.elements())
+    for path in await _reverted(repository, start, tip, merged):
+        if not landed.get(path, _NO_LINES)[0]:
+            found[path] = [WHOLE]
     return found
 
 
 _Lines = tuple[Counter[str], Counter[str]]
+_NO_LINES: _Lines = Counter(), Counter()
 
 
 async def _changed_lines(repository: Repository, old: str, new: str) -> dict[str, _Lines]:
@@ -81,6 +106,27 @@ async def _changed_lines(repository: Repository, old: str, new: str) -> dict[str
             lines[0][line[1:]] += 1
         elif line.startswith("-"):
             lines[1][line[1:]] += 1
+    return found
+
+
+async def _reverted(repository: Repository, start: str, tip: str, merged: str) -> list[str]:
+    """Return the files that the branch has changed since `start`, and that are in the
+    merge as they were at `start`, unless they were moved.
+    """
+    landed = await _changed_files(repository, start, tip)
+    undone = await _changed_files(repository, tip, merged)
+    added = {new for _, new in undone.values()}
+    return [path for path, (old, new) in landed.items() if undone.get(path) == (new, old) and new not in added]
+
+
+async def _changed_files(repository: Repository, old: str, new: str) -> dict[str, tuple[str, str]]:
+    """Return mode and hash of each changed file, before and after."""
+    words = ("diff", "--raw", "--no-abbrev", "--no-renames", "-z", old, new)
+    fields = iter((await repository.git(*words)).split("\0")[:-1])
+    found: dict[str, tuple[str, str]] = {}
+    for facts in fields:
+        old_mode, new_mode, old_hash, new_hash, _ = facts.removeprefix(":").split()
+        found[next(fields)] = f"{old_mode} {old_hash}", f"{new_mode} {new_hash}"
     return found
 
 

@@ -13,6 +13,7 @@ import heapq
 import os
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -31,14 +32,16 @@ from atomic.workspaces.base import Base, prepare_base
 from atomic.workspaces.capture import Author, Captured
 from atomic.workspaces.checkout import open_checkout
 from atomic.workspaces.contents import MAX_SIZE, find_contents
+from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import remove_tree
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
-from atomic.workspaces.merging import Merged, move_branch, rebase
+from atomic.workspaces.merging import Merged, find_base, find_dropped, move_branch, rebase
 from atomic.workspaces.obstacles import find_obstacle
+from atomic.workspaces.rebasing import Conflict
 from atomic.workspaces.run_branch import FACT, Landed, RunBranch, branch_name, parked_prefix, read_branch
 from atomic.workspaces.setup import ProjectSetup, Setup
 from atomic.workspaces.views import View
-from atomic.workspaces.workspace import Conflict, Workspace
+from atomic.workspaces.workspace import Workspace
 
 FOLDER = "workspaces"  # below ATOMIC_HOME
 BASE = "base"
@@ -85,6 +88,7 @@ class RunWorkspaces:
         self._preparing = asyncio.Lock()
         # A sentence about ignored files that were too big, when the base is prepared.
         self.left_out = ""
+        self._fresh: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @property
     def branch(self) -> RunBranch | None:
@@ -261,14 +265,16 @@ class RunWorkspaces:
     async def fresh(self, name: str, commit: str) -> AsyncGenerator[View]:
         """Open a new workspace at a commit, and remove it at the end.
 
-        Nothing in it is kept: it is for checks.
+        Nothing in it is kept: it is for checks. A second one of the same name waits
+        for the end of the first: two tasks may have made the same commit.
         """
-        workspace = await self.create(name, commit)
-        try:
-            async with workspace.open() as view:
-                yield view
-        finally:
-            await workspace.remove()
+        async with self._fresh[name]:
+            workspace = await self.create(name, commit)
+            try:
+                async with workspace.open() as view:
+                    yield view
+            finally:
+                await workspace.remove()
 
     @asynccontextmanager
     async def checkout(self) -> AsyncGenerator[View]:
@@ -311,9 +317,36 @@ class RunWorkspaces:
         """Remove a workspace. What `park` did not keep is lost."""
         await (await self.workspace(name)).remove()
 
-    async def bring_tip(self, name: str, tip: str) -> None:
-        """Show the tip of the run's branch in a workspace, as the branch `atomic-tip`."""
-        await (await self.workspace(name)).add_branch(self.repository, TIP, tip)
+    async def bring_tip(self, name: str, tip: str, result: str) -> None:
+        """Show the tip of the run's branch in a workspace, as the branch `atomic-tip`.
+
+        If the worker has damaged its repository, the workspace is made again at
+        `result`, the commit that was kept of it.
+        """
+        try:
+            await (await self.workspace(name)).add_branch(self.repository, TIP, tip)
+        except WorkspaceError:
+            await (await self.create(name, result)).add_branch(self.repository, TIP, tip)
+
+    async def settle(self, name: str, result: str) -> None:
+        """Let a worker continue with the commit that was made of its uncommitted files.
+
+        If the worker has damaged its repository, the workspace is made again.
+        """
+        try:
+            await (await self.workspace(name)).settle(self.repository, result)
+        except WorkspaceError:
+            await self.create(name, result)
+
+    async def builds_on(self, start: str, result: str) -> str | None:
+        """Return the last commit of the run's branch that the work of a task builds on.
+
+        None if that is not `start` or a later commit: the worker has left the history
+        of the branch. Raises GitError.
+        """
+        repository = self.repository
+        base = await find_base(repository, start=start, tip=self.required_branch.tip, result=result)
+        return base if await repository.is_ancestor(start, base) else None
 
     @asynccontextmanager
     async def merging(self, order: int) -> AsyncGenerator[None]:
@@ -324,15 +357,13 @@ class RunWorkspaces:
             yield
 
     async def rebase(self, task: str, attempt: int, *, start: str, result: str, tip: str) -> Merged | Conflict:
-        """Put the commits of a task, after `start` up to `result`, on top of the tip.
+        """Put the work of a task, which began at `start`, on top of the tip.
 
         Raises WorkspaceError, GitError.
         """
-        if start == tip:
-            return Merged(result)
         repository = self.repository
-        if await repository.is_ancestor(tip, result):  # the worker has done it
-            return Merged(result)
+        if await repository.is_ancestor(tip, result):  # nothing else has landed, or the worker has done it
+            return Merged(result, await find_dropped(repository, start=start, tip=tip, merged=result))
         name = f"merge-{task}"
         workspace = await self.create(name, tip)
         try:

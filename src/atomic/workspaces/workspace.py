@@ -7,12 +7,9 @@ below `refs/atomic/` before the workspace is removed.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-
-import msgspec
 
 from atomic.git import GitError, Repository
 from atomic.processes import ExecError
@@ -24,16 +21,8 @@ from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import copy_tree, remove_tree
 from atomic.workspaces.git_in_view import NO_SETTINGS, OUT, SAFE, TIMEOUT, fetch_bundle, git_in_view
 from atomic.workspaces.isolation import Isolation, IsolationKind
+from atomic.workspaces.rebasing import Conflict, Rebase
 from atomic.workspaces.views import View, open_folder, open_overlay
-
-MAX_CONFLICT = 20_000  # characters
-
-
-class Conflict(msgspec.Struct, frozen=True):
-    """Files that both sides changed, and the conflict as git shows it."""
-
-    paths: tuple[str, ...]
-    text: str
 
 
 class Workspace:
@@ -79,6 +68,11 @@ class Workspace:
     def _ready(self) -> Path:
         return self.folder / "ready"
 
+    @property
+    def _start(self) -> str:
+        """Return the commit at which the workspace began; empty if that is not known."""
+        return self._ready.read_text() if self.exists else ""
+
     async def create(self, repository: Repository, commit: str, *, branch: str = "") -> None:
         """Make the workspace with a commit of the user's repository checked out.
 
@@ -99,7 +93,7 @@ class Workspace:
                 await git_in_view(view, *SAFE, "checkout", "--quiet", *where, commit, env=NO_SETTINGS)
         except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"Commit {commit[:12]} cannot be checked out in {self.folder}: {error}") from error
-        self._ready.touch()
+        self._ready.write_text(commit)
 
     async def _copy_base(self) -> None:
         await copy_tree(self.base.folder, self._copy)
@@ -107,16 +101,18 @@ class Workspace:
         await asyncio.to_thread(correct_paths, self._copy, found, places_of(self.base))
 
     async def _bring(self, repository: Repository, view: View, commit: str) -> None:
-        """Bring a commit that the base does not have into the workspace."""
+        """Bring a commit that the base does not have into the workspace.
+
+        It is kept outside of the worker's repository too, for `capture`.
+        """
         if commit == self.base.commit:
             return
-        packs = self._exchange / "in"
-        packs.mkdir()
+        packs = self._exchange / "git" / "objects" / "pack"
+        packs.mkdir(parents=True, exist_ok=True)
         orders = f"{commit}\n^{self.base.commit}\n"
         await repository.git("pack-objects", "--quiet", "--revs", str(packs / "pack"), input=orders)
         target = view.root / ".git" / "objects" / "pack"
         await view.run("cp", "-R", f"{packs}/.", str(target), timeout=TIMEOUT)
-        await asyncio.to_thread(remove_tree, packs)
         await self._bring_big_files(repository, view, commit)
 
     async def _bring_big_files(self, repository: Repository, view: View, commit: str) -> None:
@@ -171,7 +167,8 @@ class Workspace:
         bundle = self._exchange / "out.bundle"
         try:
             async with self._open_with_exchange() as view:
-                captured = await Capture(view, self.base, self._exchange, author).run(message, bundle)
+                capture = Capture(view, self.base, self._exchange, author, start=self._start)
+                captured = await capture.run(message, bundle)
             stores = [lfs.objects_in(self._workers_git), lfs.objects_in(self._exchange / "git")]
             await lfs.keep_objects(repository, stores)
             if await repository.is_ancestor(captured.parked, self.base.commit):
@@ -182,73 +179,61 @@ class Workspace:
             raise WorkspaceError(f"The work in {self.folder} cannot be kept at {ref}: {error}") from error
         return captured
 
-    async def rebase(self, repository: Repository, *, start: str, result: str, ref: str) -> str | Conflict:
-        """Put the commits after `start`, up to `result`, on top of the workspace's
-        commit.
+    async def rebase(self, repository: Repository, *, base: str, result: str, ref: str) -> str | Conflict:
+        """Put the commits after `base`, up to `result`, on top of the workspace's commit.
 
-        Return the new commit, which is kept at a ref of the user's repository, or the
-        conflict. Raises WorkspaceError.
+        They become one commit if the history has merges, or if only all of them
+        together can be put there. Return the new commit, which is kept at a ref of the
+        user's repository, or the conflict. Raises WorkspaceError.
         """
         bundle = self._exchange / "out.bundle"
         try:
             async with self._open_with_exchange() as view:
                 await self._bring(repository, view, result)
-                env = {**NO_SETTINGS, **_users_settings(), **(await _identity(view))}
                 onto = (await git_in_view(view, *SAFE, "rev-parse", "HEAD")).strip()
-                try:
-                    await git_in_view(view, *SAFE, "rebase", "--quiet", "--onto", onto, start, result, env=env)
-                except GitError:
-                    conflict = await _find_conflict(view)
-                    if conflict is None:
-                        raise
-                    return conflict
-                new = (await git_in_view(view, *SAFE, "rev-parse", "HEAD")).strip()
-                await git_in_view(view, *SAFE, "update-ref", OUT, new)
-                if new == onto:
-                    return new  # the branch has these changes already
+                done = await Rebase(view, onto).run(base, result)
+                if isinstance(done, Conflict) or done == onto:  # the branch may have these changes already
+                    return done
+                await git_in_view(view, *SAFE, "update-ref", OUT, done)
                 await git_in_view(view, *SAFE, "bundle", "create", "--quiet", str(bundle), OUT, f"^{onto}")
             await fetch_bundle(repository, bundle, ref)
         except (GitError, ExecError) as error:
             raise WorkspaceError(f"Commit {result[:12]} cannot be merged: {error}") from error
-        return new
+        return done
 
     async def add_branch(self, repository: Repository, branch: str, commit: str) -> None:
         """Set a branch of the workspace to a commit of the user's repository.
+
+        If it is checked out, HEAD is detached before: no file changes. Raises
+        WorkspaceError.
+        """
+        ref = f"refs/heads/{branch}"
+        try:
+            async with self._open_with_exchange() as view:
+                await self._bring(repository, view, commit)
+                head = (await git_in_view(view, *SAFE, "rev-parse", "--verify", "HEAD")).strip()
+                if (await git_in_view(view, *SAFE, "rev-parse", "--symbolic-full-name", "HEAD")).strip() == ref:
+                    await git_in_view(view, *SAFE, "update-ref", "--no-deref", "HEAD", head)
+                await git_in_view(view, *SAFE, "update-ref", ref, commit)
+        except (GitError, ExecError) as error:
+            raise WorkspaceError(f"Commit {commit[:12]} cannot be shown in {self.folder}: {error}") from error
+
+    async def settle(self, repository: Repository, commit: str) -> None:
+        """Make a commit of its files the worker's last one: no file changes.
 
         Raises WorkspaceError.
         """
         try:
             async with self._open_with_exchange() as view:
+                if (await git_in_view(view, *SAFE, "rev-parse", "--verify", "HEAD")).strip() == commit:
+                    return
                 await self._bring(repository, view, commit)
-                await git_in_view(view, *SAFE, "branch", "--quiet", "--force", "--no-track", branch, commit)
+                await git_in_view(view, *SAFE, "update-ref", "HEAD", commit)
+                await git_in_view(view, *SAFE, "read-tree", commit)
         except (GitError, ExecError) as error:
-            raise WorkspaceError(f"Commit {commit[:12]} cannot be shown in {self.folder}: {error}") from error
+            raise WorkspaceError(f"Commit {commit[:12]} cannot be continued in {self.folder}: {error}") from error
 
     async def remove(self) -> None:
         """Remove the folder of the workspace. What `capture` did not keep is lost."""
         self._ready.unlink(missing_ok=True)
         await asyncio.to_thread(remove_tree, self.folder)
-
-
-async def _identity(view: View) -> dict[str, str]:
-    """Return who commits, if git does not know: a rebase needs a name."""
-    try:
-        await git_in_view(view, "var", "GIT_COMMITTER_IDENT")
-    except GitError:
-        return {"GIT_COMMITTER_NAME": "Atomic", "GIT_COMMITTER_EMAIL": "atomic@localhost"}
-    return {}
-
-
-async def _find_conflict(view: View) -> Conflict | None:
-    """Return the conflict of a rebase that has stopped, and end the rebase."""
-    paths = (await git_in_view(view, *SAFE, "diff", "--name-only", "--diff-filter=U", "-z")).split("\0")[:-1]
-    if not paths:
-        return None
-    text = await git_in_view(view, *SAFE, "diff", "--no-color", "--no-ext-diff")
-    await git_in_view(view, *SAFE, "rebase", "--abort")
-    return Conflict(tuple(paths), text[:MAX_CONFLICT])
-
-
-def _users_settings() -> dict[str, str]:
-    names = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")
-    return {name: os.environ[name] for name in names if name in os.environ}
