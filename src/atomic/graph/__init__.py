@@ -6,8 +6,8 @@ Mermaid. Start reading with `engine/builder.py`, `engine/compile.py` and
 `engine/token.py`.
 
 Public modules: `drawing.text`, `engine`, `engine.builder`, `engine.code_changes`,
-`engine.context`, `engine.errors`, `engine.history`, `engine.journal`, `engine.node`,
-`engine.nodes`, `engine.state`.
+`engine.context`, `engine.control`, `engine.errors`, `engine.history`, `engine.journal`,
+`engine.node`, `engine.nodes`, `engine.state`.
 """
 
 from atomic.graph.engine import reducers

@@ -13,18 +13,17 @@ import msgspec
 from atomic.ralph.check_runs import Checked, check_tree, is_known_green, said_of
 from atomic.ralph.evidence import CheckResult
 from atomic.ralph.prompts import aim_of, check_output, is_check_repair, quoted, role_of, worker_prompt
-from atomic.ralph.run_folder import Ralph, RunFolder, has_answer, workspace_of
-from atomic.ralph.state import Span, Try
+from atomic.ralph.run_folder import Ralph, RunFolder, has_answer
+from atomic.ralph.state import RalphState, Span, Try
 from atomic.ralph.task_nodes import ask, begun, builds_on, evidence_of
 from atomic.tasks import Task
 from atomic.workflows import END, NodeResult
-from atomic.workspaces import UNSOLVED, WHOLE, Captured, Conflict, Landed, Merged, View
+from atomic.workspaces import UNSOLVED, WHOLE, Conflict, Landed, View, Work
 from atomic.workspaces.run_workspaces import TIP
 
 MAX_RETURNS = 2  # how often a task goes back to its worker before it starts again from the tip
 MAX_MERGES = 2 * MAX_RETURNS + 1  # failed merges, one new start included
 MAX_HINT = 30_000  # characters of a former change
-_LANDED = "landed"
 
 
 async def begin(ctx: Ralph) -> NodeResult:
@@ -43,7 +42,7 @@ async def begin(ctx: Ralph) -> NodeResult:
             attempt = ctx.state.turns.get(task.id, 0) + 1
             run.write_evidence(await evidence_of(run, task.id, attempt, spans, checked.after, checked.results, ""))
             return NodeResult({"checked": {task.id: checked.after}}, goto=END)
-    await run.workspaces.create(workspace_of(task.id), tip)
+    await run.workspaces.create(task.id, tip)
     return NodeResult({"starts": {task.id: tip}, "spans": {task.id: []}})
 
 
@@ -52,30 +51,23 @@ async def work(ctx: Ralph) -> NodeResult:
     run = RunFolder(ctx)
     task = ctx.item
     state = ctx.state
-    name = workspace_of(task.id)
     attempt = state.turns.get(task.id, 0) + 1
-    workspace = await run.workspaces.workspace(name)
-    if not workspace.exists:  # its folder was removed: continue with what is kept
-        spans = state.spans.get(task.id, [])
-        commit = spans[-1].after.head if spans else state.starts[task.id]
-        assert commit is not None
-        workspace = await run.workspaces.create(name, commit)
-    with begun(ctx, task), run.turn(task.id):
-        if has_answer(ctx):
-            ended = await ask(ctx, "", role_of(task))
-        else:
-            async with workspace.open() as view:
-                ended = await ask(ctx, _prompt(ctx, run, task, view, attempt), role_of(task), view)
-    message = f"{task.title}\n\nAtomic-Task: {task.id}"
     start = state.starts[task.id]
-    captured = await run.workspaces.park(name, task.id, attempt, message)
-    base = await run.workspaces.builds_on(start, captured.result)
-    span = Span(await run.snapshot_of(base or start), await run.snapshot_of(captured.result))
+    spans = state.spans.get(task.id, [])
+    last = spans[-1].after.head if spans else start  # if its folder was removed, it continues with what is kept
+    message = f"{task.title}\n\nAtomic-Task: {task.id}"
+    place = ctx.deps.workspace(task.id, message=message, start=start, at=last or start, attempt=attempt, keep=True)
+    with begun(ctx, task), run.turn(task.id):
+        async with place as workspace:
+            prompt = "" if has_answer(ctx) else _prompt(ctx, run, task, workspace.view, attempt)
+            ended = await ask(ctx, prompt, role_of(task), workspace.view)
+    done = workspace.work
+    span = Span(await run.snapshot_of(done.base or start), await run.snapshot_of(done.commit))
     return NodeResult(
         {
             "broken": {task.id: ended.error},
             "cut_off": {task.id: ended.is_cut},
-            "misplaced": {task.id: misplaced(captured, base, start)},
+            "misplaced": {task.id: misplaced(done)},
             "said": {task.id: run.last_words(ended.text)},
             "spans": {task.id: [span]},
             "turns": {task.id: attempt},
@@ -83,12 +75,9 @@ async def work(ctx: Ralph) -> NodeResult:
     )
 
 
-def misplaced(captured: Captured, base: str | None, start: str) -> Try | None:
-    """Return why the commits of a turn cannot be merged, whatever is in their files.
-
-    `base` is the commit of the run's branch that they build on.
-    """
-    if unfinished := captured.unfinished:
+def misplaced(work: Work) -> Try | None:
+    """Return why the commits of a turn cannot be merged, whatever is in their files."""
+    if unfinished := work.unfinished:
         how = f"Finish it (`git {unfinished} --continue`) or end it (`git {unfinished} --abort`)"
         what = f"a {unfinished} in progress"
         if unfinished == UNSOLVED:
@@ -100,8 +89,8 @@ def misplaced(captured: Captured, base: str | None, start: str) -> Try | None:
             " at your files, and commit.",
             f"the worker left {what}",
         )
-    if base is None:
-        short = start[:12]
+    if not work.base:
+        short = work.start[:12]
         return Try(
             "git",
             f"Your last commit does not contain the commit {short}, at which your task began: the work of others would"
@@ -137,54 +126,50 @@ async def merge(ctx: Ralph) -> NodeResult:
     run = RunFolder(ctx)
     task = ctx.item
     run.check_folder()
+    checked: list[Checked] = []
+
+    async def find_problem(commit: str) -> Try | None:
+        checked.append(await _check(ctx, run, commit))
+        red = checked[-1].missing(run) if is_check_repair(task) else checked[-1].red
+        return _red(red) if red else None
+
     order = [one.id for one in run.tasks.tasks].index(task.id)
-    async with run.workspaces.merging(order):
-        kept = ctx.remembered(_LANDED)
-        if kept is None or not await run.workspaces.land(msgspec.convert(kept, Landed)):
-            problem = await _merge(ctx, run, task)
-            if problem is not None:
-                return await _send_back(ctx, run, task, problem)
-    await run.workspaces.remove(workspace_of(task.id))
+    merged = await ctx.deps.merge(_work_of(ctx.state, task), order=order, check=find_problem)
+    if isinstance(merged, Conflict):
+        merged = _conflict(merged)
+    if isinstance(merged, Try):
+        return await _send_back(ctx, run, task, merged)
+    _note(run, task, merged, checked[-1].results if checked else ())
+    await run.workspaces.remove(task.id)
     tip = run.workspaces.required_branch.tip
     return NodeResult({"checked": {task.id: await run.snapshot_of(tip)}} if run.checks.chosen else {}, goto=END)
 
 
-async def _merge(ctx: Ralph, run: RunFolder, task: Task) -> Try | None:
-    """Merge a task. Return what prevents it."""
-    spaces = run.workspaces
-    state = ctx.state
-    attempt = state.turns[task.id]
-    result = state.spans[task.id][-1].after.head
-    assert result is not None
-    while True:
-        tip = await run.tip()
-        merged = await spaces.rebase(task.id, attempt, start=state.starts[task.id], result=result, tip=tip)
-        if isinstance(merged, Conflict):
-            return _conflict(merged)
-        snapshot = await run.snapshot_of(merged.commit)
-        checked = Checked((), snapshot)
-        if not await is_known_green(run, state, snapshot):
-            checked = await check_tree(run, now=snapshot)
-        red = checked.missing(run) if is_check_repair(task) else checked.red
-        if red:
-            return _red(red)
-        landed = Landed(task.id, task.title, attempt, tip, merged.commit, merged.dropped)
-        await ctx.remember(_LANDED, landed)
-        if await spaces.land(landed):
-            _note(run, task, landed, merged, checked.results)
-            return None
+def _work_of(state: RalphState, task: Task) -> Work:
+    """Return the work of a task in its workspace."""
+    commit = state.spans[task.id][-1].after.head
+    assert commit is not None
+    return Work(task.id, task.title, state.turns[task.id], state.starts[task.id], commit)
 
 
-def _note(run: RunFolder, task: Task, landed: Landed, merged: Merged, results: Sequence[CheckResult]) -> None:
+async def _check(ctx: Ralph, run: RunFolder, commit: str) -> Checked:
+    """Run the checks on a commit, unless they are known to be green on its files."""
+    snapshot = await run.snapshot_of(commit)
+    if await is_known_green(run, ctx.state, snapshot):
+        return Checked((), snapshot)
+    return await check_tree(run, now=snapshot)
+
+
+def _note(run: RunFolder, task: Task, landed: Landed, results: Sequence[CheckResult]) -> None:
     """Add the merge to the evidence of a task."""
     evidence = run.evidence.get(task.id)
     if evidence is not None:
         run.write_evidence(
             msgspec.structs.replace(
-                evidence, merged=landed.commit, merged_checks=tuple(results), dropped=merged.dropped
+                evidence, merged=landed.commit, merged_checks=tuple(results), dropped=landed.dropped
             )
         )
-    for path, lines in merged.dropped.items():
+    for path, lines in landed.dropped.items():
         what = f"{len(lines)} line{'s' if len(lines) > 1 else ''} away that another task had added to {path}"
         if list(lines) == [WHOLE]:
             what = f"the change away that another task had made to {path}"
@@ -221,7 +206,6 @@ async def _send_back(ctx: Ralph, run: RunFolder, task: Task, problem: Try) -> No
     failed = state.merges.get(task.id, 0) + 1
     problem = msgspec.structs.replace(problem, said=state.said.get(task.id, ""))
     update = {"merges": {task.id: failed}, "returned": {task.id: problem}}
-    name = workspace_of(task.id)
     evidence = run.evidence.get(task.id)
     if evidence is not None:
         reason = f"not merged: {problem.reason}"
@@ -234,11 +218,11 @@ async def _send_back(ctx: Ralph, run: RunFolder, task: Task, problem: Try) -> No
         run.say(f"task {task.id}: {problem.reason}; back to its worker")
         result = state.spans[task.id][-1].after.head
         assert result is not None
-        await run.workspaces.bring_tip(name, tip, result)
+        await run.workspaces.bring_tip(task.id, tip, result)
         return NodeResult(update, goto="work")
     run.say(f"task {task.id}: {problem.reason}; it starts again from the work of the others")
     hint = await _hint(run, state.spans[task.id][-1])
-    await run.workspaces.create(name, tip)
+    await run.workspaces.create(task.id, tip)
     again = msgspec.structs.replace(problem, trouble=hint)
     return NodeResult(
         {**update, "returned": {task.id: again}, "starts": {task.id: tip}, "spans": {task.id: []}}, goto="work"

@@ -105,20 +105,9 @@ class RunFolder:
         if not self.is_isolated:
             yield None
             return
-        spaces = self.workspaces
-        await self._park_read(name)
-        workspace = await spaces.create(name, await self.tip())
-        try:
-            async with workspace.open() as view:
-                yield view
-        finally:
-            await self._park_read(name)
-
-    async def _park_read(self, name: str) -> None:
-        workspace = await self.workspaces.workspace(name)
-        if workspace.exists:
-            await self.workspaces.park(name, name, 1, f"Changes of {name}")
-            await workspace.remove()
+        await self.workspaces.put_away(name)  # of a run that was killed
+        async with self._ctx.deps.workspace(name, message=f"Changes of {name}") as place:
+            yield place.view
 
     def timed(self, what: str) -> AbstractAsyncContextManager[None]:
         """Interrupt the block when `--max-time` and its grace are over.
@@ -260,11 +249,6 @@ class RunFolder:
     def inform(self, text: str) -> None:
         """Print a message that is no warning."""
         self._ctx.emit("warning", {"text": text, "notice": True})
-
-
-def workspace_of(task: str) -> str:
-    """Return the name of a task's workspace."""
-    return f"task-{task}"
 
 
 class FolderGoneError(Exception):

@@ -26,7 +26,7 @@ from atomic.ralph.checkout import Checkout
 from atomic.ralph.evidence import CheckResult, Evidence, diffstat
 from atomic.ralph.prompts import aim_of, check_output, is_check_repair, role_of, worker_prompt
 from atomic.ralph.protected_files import protected, steering
-from atomic.ralph.run_folder import Ralph, RunFolder, ask_once, workspace_of
+from atomic.ralph.run_folder import Ralph, RunFolder, ask_once
 from atomic.ralph.state import MAX_ATTEMPTS, Span, Try
 from atomic.ralph.turn_changes import changes_of, has_committed, has_moved, joined, watch_turn
 from atomic.tasks import Task
@@ -210,7 +210,7 @@ async def give_up(ctx: Ralph) -> NodeResult:
     if ctx.attempt > 1:
         return NodeResult({"forgiven": {id: len(tries)}, "merges": {id: 0}, "returned": {id: None}}, goto="begin")
     if ctx.state.isolated:
-        await ctx.deps.workspaces.remove(workspace_of(id))  # each turn was parked at its end
+        await ctx.deps.workspaces.remove(id)  # each turn was parked at its end
     unmerged = ctx.state.returned.get(id)
     if unmerged is not None:
         raise TaskFailedError(f"not merged after {ctx.state.merges.get(id, 0)} attempts: {unmerged.reason}")

@@ -29,7 +29,7 @@ from atomic.ralph.task_nodes import Ended, ask, evidence_of, same_words
 from atomic.ralph.turn_changes import changes_of, has_committed, joined, watch_turn
 from atomic.workflows import NodeResult
 from atomic.workflows.task_loop import ends_with_signal
-from atomic.workspaces import Landed, View
+from atomic.workspaces import Conflict, View
 
 TASK = "yolo"  # the name of its evidence
 STUCK = 3  # turns without a changed file, or with the same error
@@ -89,27 +89,22 @@ async def _isolated_turn(ctx: Ralph, run: RunFolder, number: int) -> tuple[Ended
 
     Return also what prevents that move; the next turn must repair it.
     """
-    spaces = run.workspaces
     tip = await run.tip()
-    workspace = await spaces.workspace(TASK)
-    if not workspace.exists:
-        workspace = await spaces.create(TASK, tip)
-    if has_answer(ctx):
-        ended = await ask(ctx, "", "worker")
-    else:
-        async with workspace.open() as view:
-            ended = await ask(ctx, _prompt(ctx, run, number, view), "worker", view)
-    title = one_line(run.options.goal)[:60]
-    captured = await spaces.park(TASK, TASK, number, f"{title}\n\nAtomic-Turn: {number}")
-    if not captured.unfinished:
-        await spaces.settle(TASK, captured.result)
-    failed = misplaced(captured, await spaces.builds_on(tip, captured.result), tip)
+    message = f"{one_line(run.options.goal)[:60]}\n\nAtomic-Turn: {number}"
+    async with ctx.deps.workspace(TASK, message=message, start=tip, attempt=number, keep=True) as workspace:
+        prompt = "" if has_answer(ctx) else _prompt(ctx, run, number, workspace.view)
+        ended = await ask(ctx, prompt, "worker", workspace.view)
+    work = workspace.work
+    if not work.unfinished:
+        await run.workspaces.settle(TASK, work.commit)
+    failed = misplaced(work)
     if failed is not None:
         return ended, [], failed
-    span = Span(await run.snapshot_of(tip), await run.snapshot_of(captured.result))
-    if not await spaces.land(Landed(TASK, title, number, tip, captured.result)):
-        raise Suspend(f"The branch of the run has moved during turn {number}", code="branch_changed")
-    return ended, [span], None
+    merged = await ctx.deps.merge(work)
+    if isinstance(merged, Conflict):
+        paths = ", ".join(merged.paths[:5])
+        raise Suspend(f"The branch of the run has moved, and turn {number} conflicts in {paths}", code="branch_changed")
+    return ended, [Span(await run.snapshot_of(tip), await run.snapshot_of(work.commit))], None
 
 
 async def look(ctx: Ralph) -> NodeResult:

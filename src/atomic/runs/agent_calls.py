@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import datetime
 from hashlib import sha256
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from atomic.graph.engine.context import StepContext
     from atomic.providers.base import AgentProvider, AgentSession, Capabilities, ContextUsage, ModelInfo, SessionOptions
     from atomic.runs.runtime import RunRuntime
+    from atomic.workspaces import View
 
 ValueT = TypeVar("ValueT")
 INTERRUPT_AGAIN = 3.0  # seconds; an interrupt takes 2 at most
@@ -81,9 +83,13 @@ class StepCalls:
         self.ctx = ctx
         self.caller = caller
 
-    def meter(self, provider: AgentProvider, name: str, caller: Caller | None = None) -> MeteredProvider:
-        """Wrap a provider, so that its sessions go through this object."""
-        return MeteredProvider(provider, name, self, caller or self.caller)
+    def meter(
+        self, provider: AgentProvider, name: str, caller: Caller | None = None, view: View | None = None
+    ) -> MeteredProvider:
+        """Wrap a provider, so that its sessions go through this object, and its programs
+        start in a workspace, if a view of one is given.
+        """
+        return MeteredProvider(provider, name, self, caller or self.caller, view)
 
     @asynccontextmanager
     async def call(self, about: CallInfo) -> AsyncGenerator[Call]:
@@ -319,14 +325,24 @@ class _CurrentCall:
         return await self.call.ask(questions)
 
 
+def _in_workspace(options: SessionOptions, view: View) -> SessionOptions:
+    """Return options that start the agent's program in a workspace."""
+    env = {**(options.env or {}), **view.variables}
+    cwd = view.root if options.cwd is None else view.path_of(Path(options.cwd))
+    return msgspec.structs.replace(options, cwd=cwd, launcher=view.launcher, env=env)
+
+
 class MeteredProvider:
     """A provider whose sessions go through a `StepCalls`."""
 
-    def __init__(self, provider: AgentProvider, name: str, calls: StepCalls, caller: Caller) -> None:
+    def __init__(
+        self, provider: AgentProvider, name: str, calls: StepCalls, caller: Caller, view: View | None = None
+    ) -> None:
         self._provider = provider
         self._name = name
         self._calls = calls
         self._caller = caller
+        self._view = view
 
     @property
     def name(self) -> str:
@@ -340,6 +356,8 @@ class MeteredProvider:
     async def open(self, options: SessionOptions) -> AsyncGenerator[MeteredSession]:
         """Open a session whose turns are charged, logged and published."""
         current = _CurrentCall(options.watch)
+        if self._view is not None:
+            options = _in_workspace(options, self._view)
         options = await self._calls.run.prepare(self._provider, options)
         can = self._provider.capabilities
         about = CallInfo(self._caller, self._name, options.model, "", can.cost, can.usage)

@@ -12,11 +12,13 @@ from atomic import __version__
 from atomic.base.step_names import split_first, without_items
 from atomic.graph import CompiledGraph, Node, State
 from atomic.runs.host import Answer, Runtime
+from atomic.runs.isolation import check_isolation
 from atomic.runs.run import RunRequest, WorkflowRun
 from atomic.sessions.errors import RunNotStartedError
 from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import Session, this_owner
 from atomic.workflows.builder import graph
+from atomic.workflows.capabilities import is_isolated
 from atomic.workflows.definition import WorkflowDefinition, WorkflowStateParams
 from atomic.workflows.errors import UnknownRoleError
 from atomic.workflows.nodes import agent_node
@@ -72,6 +74,8 @@ def run_workflow(
             given=changed, untrusted=runtime.untrusted,
         )  # fmt: skip
         loaded.check_start(params)
+    if loaded.graph is not None and not resume and is_isolated(loaded.graph):
+        check_isolation(merged, runtime.folder)
     if session is not None:
         session.use_redactor(runtime.store.redactor)  # it was found before the settings were read
     else:

@@ -40,6 +40,7 @@ from atomic.runs.endings import Ending, Stop, capped, ending_of, stopped
 from atomic.runs.event_log import EventLog
 from atomic.runs.events import RunEnded, RunStarted, WorkflowEvent
 from atomic.runs.host import Answer, Runtime
+from atomic.runs.isolation import describe_branch
 from atomic.runs.limits import CapReached
 from atomic.runs.runtime import RunRuntime
 from atomic.runs.session_copies import SessionCopies
@@ -431,7 +432,7 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         has_ended = ending is not None
         try:
             self._runtime.changes.close()
-            await self._runtime.close()
+            await self._runtime.close(completed=ending is not None and ending.status == "completed")
             if journal is not None:
                 self._last = self._last_state(journal) if has_ended else None
                 with suppress(JournalError, RunOwnedError):  # the journal may have failed
@@ -467,6 +468,9 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
             self.session.inbox.forget()
         note = self._call_at_end(ending)
         message = ending.message or note.message
+        branch = self._runtime.workspaces.branch
+        if not message and branch is not None and ending.status == "completed":
+            message = describe_branch(branch, self.session.id)
         ending = msgspec.structs.replace(ending, message=message, verified=note.verified)
         self._events.emit(RunEnded, **msgspec.to_builtins(ending))
 

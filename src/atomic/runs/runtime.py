@@ -8,15 +8,16 @@ step gets a `StepRuntime`, which knows the node and the task that it works for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from atomic.base.errors import AtomicError
 from atomic.base.step_names import split_first, without_items
+from atomic.git import GitError
 from atomic.graph import Suspend
 from atomic.loading.run_changes import RunChanges
 from atomic.loading.trusted_files import SETUP
@@ -30,6 +31,7 @@ from atomic.runs.budget import Budget
 from atomic.runs.event_log import EventLog
 from atomic.runs.events import TasksChanged
 from atomic.runs.host import HostBroker, Runtime
+from atomic.runs.isolation import announce_branch, no_workspaces, require_kind
 from atomic.runs.kept_tasks import KeptTasks, RunTasks
 from atomic.runs.limits import CapReached
 from atomic.runs.named_sessions import NamedSessions
@@ -39,8 +41,18 @@ from atomic.sessions.facts import Facts
 from atomic.sessions.model import Cost
 from atomic.tasks import Task
 from atomic.workflows.errors import TurnFailedError
-from atomic.workflows.runtime import Entities, EntityLike, Tools, Workflows
-from atomic.workspaces import ProjectSetup, RunWorkspaces, View
+from atomic.workflows.runtime import Entities, EntityLike, Tools, Workflows, message_of
+from atomic.workspaces import (
+    BranchMovedError,
+    Conflict,
+    Landed,
+    OpenWorkspace,
+    ProjectSetup,
+    RunWorkspaces,
+    View,
+    Work,
+    WorkspaceError,
+)
 
 if TYPE_CHECKING:
     from atomic.graph.engine.context import StepContext
@@ -48,6 +60,7 @@ if TYPE_CHECKING:
     from atomic.sessions.store import Session
 
 ResultT = TypeVar("ResultT")
+ProblemT = TypeVar("ProblemT")
 _FAMILIES_KNOWN = ("claude", "replay")  # providers with models called opus, sonnet and haiku
 
 
@@ -79,6 +92,7 @@ class RunRuntime:
         self._providers: dict[str | None, AgentProvider] = {}
         self._models: dict[str, Sequence[str]] = {}
         self._choosing = asyncio.Lock()
+        self._beginning = asyncio.Lock()  # of the workspaces
         # For the engine, which asks before each step. None: nothing to ask.
         self.pause_before_step = None if host.caps.max_time is None else self._pause_before_step
 
@@ -170,10 +184,28 @@ class RunRuntime:
         self.session.save(cost=self.cost, durable=False)
         self.changes.note()
 
-    async def close(self) -> None:
+    async def begin_workspaces(self) -> None:
+        """Make the run's branch and the base of its workspaces, if there are none.
+
+        Raises IsolationError if they cannot work here, WorkspaceError.
+        """
+        async with self._beginning:
+            if self.workspaces.branch is not None:
+                return
+            whole = bool(self.config.get("include_uncommitted"))
+            begun = await self.workspaces.begin(require_kind(self.config), include_uncommitted=whole)
+            if isinstance(begun, str):
+                raise no_workspaces(begun)
+            for text in announce_branch(begun, await self.workspaces.uncommitted()):
+                self.events.warn(text)
+
+    async def close(self, *, completed: bool) -> None:
         """Close the named sessions, and remove what no resume needs."""
         await self.sessions.close()
-        await self.workspaces.close()
+        try:
+            await self.workspaces.close(completed=completed)
+        except (WorkspaceError, GitError) as error:  # the folder stays, and the run has its own end
+            self.events.warn(str(error))
 
 
 def _setup_of(host: Runtime) -> ProjectSetup | None:
@@ -201,6 +233,7 @@ class StepRuntime:
         self.workspaces = run.workspaces
         self.clock = run.host.clock
         self.project = run.host.project
+        self.folder = run.host.folder
         self.trusted = run.host.trusted  # the user has approved the project's own code
         task = ctx.item.id if isinstance(ctx.item, Task) else None
         self._calls = StepCalls(run, ctx, Caller(ctx.node_id, task))
@@ -245,6 +278,71 @@ class StepRuntime:
         """Save the address where the work was published."""
         self._run.session.save(pr=url)
 
+    def workspace_name(self, request: str = "") -> str:
+        """Return the name of this step's own workspace, or of that of a request in it."""
+        ctx = self._ctx
+        own = ctx.node_id if ctx.n == 1 else f"{ctx.node_id}#{ctx.n}"
+        rest = request.removeprefix(ctx.step_id)
+        if rest == request and request:
+            return f"{own}-{request}"
+        return f"{own}{rest}"
+
+    @asynccontextmanager
+    async def workspace(
+        self,
+        name: str = "",
+        *,
+        continues: Work | None = None,
+        message: str = "",
+        start: str = "",
+        at: str = "",
+        attempt: int = 0,
+        keep: bool = False,
+    ) -> AsyncGenerator[OpenWorkspace]:
+        """Open a workspace of the run. See `WorkflowRuntime.workspace`."""
+        spaces = self.workspaces
+        if continues is not None:
+            name = continues.name
+            start = start or continues.start
+            at = at or continues.commit
+        name = name or self.workspace_name()
+        # A process may have been killed when the workspace was removed, and before the
+        # step was recorded.
+        done = self._ctx.remembered(f"work of {name}")
+        if done is not None:
+            start = start or done["start"]
+            at = done["commit"]
+        with self._pausing():
+            await self._run.begin_workspaces()
+            async with spaces.use(
+                name,
+                message=message or message_of(name, f"Work of {name}"),
+                start=start,
+                at=at,
+                attempt=attempt,
+                keep=keep,
+                former=() if continues is None else (*continues.former, continues.commit),
+                before_end=None if keep else lambda work: self._ctx.remember(f"work of {name}", work),
+            ) as place:
+                yield place
+
+    async def merge(
+        self, work: Work, *, order: int = 0, check: Callable[[str], Awaitable[ProblemT | None]] | None = None
+    ) -> Landed | Conflict | ProblemT:
+        """Put work on top of the run's branch. See `WorkflowRuntime.merge`."""
+        with self._pausing():
+            return await self.workspaces.merge(work, order=order, check=check)
+
+    @contextmanager
+    def _pausing(self) -> Generator[None]:
+        """Pause the run if another program has moved its branch."""
+        try:
+            yield
+        except BranchMovedError as error:
+            pause = Suspend(str(error), code=error.code)
+            self._ctx.hold(pause)
+            raise pause from error
+
     @asynccontextmanager
     async def timed(self, what: str) -> AsyncGenerator[None]:
         """Interrupt the body, which is not a turn, after `--max-time` and its grace.
@@ -275,7 +373,7 @@ class StepRuntime:
         tools: Sequence[str] | None = None,
         custom_tools: Sequence[CustomTool] = (),
         strict: bool = True,
-        workspace: View | None = None,
+        workspace: OpenWorkspace | View | None = None,
     ) -> str:
         """Run one turn in a new session, or in the named one, and return the answer.
 
@@ -286,6 +384,8 @@ class StepRuntime:
         not support are moved into the prompt or left out. Raises TurnFailedError,
         ProviderError.
         """
+        if session is not None and workspace is not None:
+            raise AtomicError(f'The session "{session}" outlives the workspace: give a turn in it no session=')
         entity = None if agent is None else self.entities.require("agent", agent)
         source = getattr(entity, "source", None)
         is_builtin = source is not None and source.location == "builtin"
@@ -297,14 +397,12 @@ class StepRuntime:
 
         async def work(chosen: AgentProvider, name: str) -> str:
             options = await self._options(chosen, name, caller, entity, wanted, tools)
-            if workspace is not None:
-                options = _in_workspace(options, workspace, self._host.folder)
             if custom_tools and chosen.capabilities.custom_tools:
                 options = msgspec.structs.replace(options, custom_tools=custom_tools)
             text = prompt
             if not strict:
                 options, text = _supported(chosen.capabilities, options, prompt)
-            metered = self._calls.meter(chosen, name, caller)
+            metered = self._calls.meter(chosen, name, caller, view_of(workspace))
             if session is None:
                 return await _answer_in_new_session(metered, options, text)
             async with self._run.sessions.using(session, name, metered, options) as shared:
@@ -367,12 +465,12 @@ class StepRuntime:
             trusted=self._host.trusted,
         )
 
-    def bridge_to(self, provider: AgentProvider, name: str, caller: Caller) -> Bridge:
+    def bridge_to(self, provider: AgentProvider, name: str, caller: Caller, view: View | None) -> Bridge:
         """Return a bridge that spawns sub-agents over that provider, charged to the
-        budget.
+        budget. Their programs run in the view, if one is given.
         """
         host = self._host
-        metered = self._calls.meter(provider, name, caller)
+        metered = self._calls.meter(provider, name, caller, view)
         return Bridge(
             metered, entities=host.library.entities, cwd=host.folder, record=host.record, trusted=host.trusted
         )
@@ -444,10 +542,9 @@ class StepSessions:
         await self._step.with_named(name, lambda session: session.compact())
 
 
-def _in_workspace(options: SessionOptions, view: View, folder: Path) -> SessionOptions:
-    """Return options that start the agent's program in a workspace."""
-    env = {**(options.env or {}), **view.variables}
-    return msgspec.structs.replace(options, cwd=view.path_of(folder), launcher=view.launcher, env=env)
+def view_of(workspace: OpenWorkspace | View | None) -> View | None:
+    """Return the view in which programs of a workspace start."""
+    return workspace.view if isinstance(workspace, OpenWorkspace) else workspace
 
 
 def _supported(can: Capabilities, options: SessionOptions, prompt: str) -> tuple[SessionOptions, str]:

@@ -23,14 +23,16 @@ from atomic.base.usage import Usage
 from atomic.graph import Suspend
 from atomic.graph.engine.nodes import checked
 from atomic.workflows.errors import SubagentError
-from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult
+from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult, message_of
 
 if TYPE_CHECKING:
     from atomic.graph.engine.context import StepContext
     from atomic.providers.base import AgentProvider, AgentSession, Ask, McpServer, SessionOptions
     from atomic.providers.events import AgentEvent, TurnEnded
     from atomic.runs.runtime import StepRuntime
+    from atomic.workspaces import View
 else:
+    View = deferred("atomic.workspaces.views", "View")
     AgentProvider = deferred("atomic.providers.base", "AgentProvider")
     Ask = deferred("atomic.providers.base", "Ask")
     McpServer = deferred("atomic.providers.base", "McpServer")
@@ -79,6 +81,9 @@ class Bridge:
         """Run one sub-agent; with a schema its answer is in `value`."""
         request = self._named(request)
         work = _Work(request, self._watch)
+        if request.isolate:
+            work.error = "isolate=True needs a run, which makes the workspace: use ctx.deps.bridge of a node"
+            return work.result()
         try:
             async with asyncio.timeout(request.timeout):
                 entity = self._entity_of(request)
@@ -268,7 +273,10 @@ class SubagentResults:
             self._seen = Counter()
         from hashlib import sha256  # imported late: `atomic.workflows` must import quickly
 
-        facts = [getattr(request, name) for name in request.__struct_fields__ if name != "schema"]
+        names = [name for name in request.__struct_fields__ if name not in ("schema", "isolate")]
+        facts = [getattr(request, name) for name in names]
+        if request.isolate:  # a run of an older version finds the results of other requests
+            facts.append(request.isolate)
         digest = sha256(msgspec.msgpack.encode([*facts, repr(request.schema)])).hexdigest()
         self._seen[digest] += 1
         return f"subagent-{digest}-{self._seen[digest]}"
@@ -282,6 +290,10 @@ class SubagentResults:
             return None
         facts: dict[str, Any] = {**kept}  # a copy: the remembered value must not change
         facts["usage"] = msgspec.convert(kept["usage"], Usage | None)
+        if kept.get("work") is not None:
+            from atomic.workspaces.run_branch import Work
+
+            facts["work"] = msgspec.convert(kept["work"], Work)
         try:
             facts["value"] = None if kept["value"] is None else checked(kept["value"], schema, "value")
         except AtomicError:  # the schema has changed, so this answer does not fit
@@ -301,7 +313,15 @@ class StepBridge:
         self._finished = finished
 
     async def spawn(self, request: SubagentRequest) -> SubagentResult:
-        """Run one sub-agent; with a schema its answer is in `value`."""
+        """Run one sub-agent; with a schema its answer is in `value`.
+
+        An isolated one works in a workspace of its own, and `work` has its commits.
+        """
+        if request.isolate:
+            return await self._spawn_once(request, self._finished.key_of(request))
+        return await self._spawn(request, None)
+
+    async def _spawn(self, request: SubagentRequest, view: View | None) -> SubagentResult:
         step = self._step
         caller = step.caller(request.task, request.agent)
 
@@ -309,8 +329,8 @@ class StepBridge:
             entity = step.entities.require("agent", request.agent) if request.agent else None
             wanted = request.model or (entity.model if entity else None)
             model = await step.model_for(chosen, name, caller, wanted, entity)
-            bridge = step.bridge_to(chosen, name, caller)
-            return await bridge.spawn(msgspec.structs.replace(request, model=model or "inherit"))
+            bridge = step.bridge_to(chosen, name, caller, view)
+            return await bridge.spawn(msgspec.structs.replace(request, model=model or "inherit", isolate=False))
 
         return await step.serve(caller, None, work)
 
@@ -346,9 +366,28 @@ class StepBridge:
         known = self._finished.find(key, request.schema)
         if known is not None:
             return known
-        result = await self.spawn(request)
+        if request.isolate:
+            result = await self._spawn_isolated(request, key)
+        else:
+            result = await self._spawn(request, None)
         await self._finished.keep(key, result)
         return result
+
+    async def _spawn_isolated(self, request: SubagentRequest, key: str) -> SubagentResult:
+        """Run one sub-agent in a workspace of its own.
+
+        Its answer is kept before the workspace ends, so that a kill in between does not
+        repeat the turn.
+        """
+        kept_as = f"{key}-answer"
+        continues = None if isinstance(request.isolate, bool) else request.isolate
+        name = self._step.workspace_name(request.id or key) if continues is None else continues.name
+        async with self._step.workspace(name, continues=continues, message=message_of(name, request.task)) as place:
+            answer = self._finished.find(kept_as, request.schema)
+            if answer is None:
+                answer = await self._spawn(request, place.view)
+                await self._finished.keep(kept_as, answer)
+        return msgspec.structs.replace(answer, work=place.work)
 
     async def ask_for(self, type: type[ValueT], request: SubagentRequest) -> ValueT:
         """Return an answer of that type.

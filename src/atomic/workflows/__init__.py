@@ -63,7 +63,8 @@ from atomic.sessions import SqliteJournal
 from atomic.tasks import Task, TaskList, TaskStatus, WorkflowTask
 from atomic.workflows.builder import WorkflowBuilder, graph
 from atomic.workflows.definition import EndNote, LoadedWorkflow, RunEnd, WorkflowDefinition, WorkflowStateParams
-from atomic.workflows.errors import SubagentError, UntrustedError, WorkflowLoadError, WorkflowNotFoundError
+from atomic.workflows.errors import MergeError, SubagentError, UntrustedError, WorkflowLoadError, WorkflowNotFoundError
+from atomic.workflows.merging import MergeOutcome, merge_node
 from atomic.workflows.nodes import (
     agent_node,
     clear_context_node,
@@ -74,7 +75,7 @@ from atomic.workflows.nodes import (
     skill_node,
     subagent_node,
 )
-from atomic.workflows.runtime import SubagentRequest, SubagentResult, WorkflowRuntime
+from atomic.workflows.runtime import IsolatedResult, SubagentRequest, SubagentResult, WorkflowRuntime
 from atomic.workflows.task_loop import criteria_loop_node, task_loop_node
 from atomic.workflows.templates import map_reduce, review_cycle, sequential, task_loop
 
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from atomic.runs.events import Warning as Warning
     from atomic.runs.events import WorkflowEvent as WorkflowEvent
     from atomic.runs.executor import run_workflow
+    from atomic.workspaces import Work
 
 __all__ = [
     "END",
@@ -104,10 +106,13 @@ __all__ = [
     "GraphBuilder",
     "GraphConfig",
     "GraphError",
+    "IsolatedResult",
     "Journal",
     "JournalError",
     "LoadedWorkflow",
     "MemoryJournal",
+    "MergeError",
+    "MergeOutcome",
     "Node",
     "NodeContext",
     "NodeError",
@@ -141,6 +146,7 @@ __all__ = [
     "TaskList",
     "TaskStatus",
     "UntrustedError",
+    "Work",
     "WorkflowBuilder",
     "WorkflowDefinition",
     "WorkflowLoadError",
@@ -160,6 +166,7 @@ __all__ = [
     "graph",
     "map_node",
     "map_reduce",
+    "merge_node",
     "node",
     "parallel_node",
     "parallel_subagent_node",
@@ -190,6 +197,10 @@ def __getattr__(name: str) -> Any:
         from atomic.runs.executor import run_workflow
 
         return run_workflow
+    if name == "Work":
+        from atomic.workspaces import Work
+
+        return Work
     if name in _EVENTS:
         from atomic.runs import events
 

@@ -9,11 +9,13 @@ from typing import Any, Generic, Self, TypedDict, Unpack
 
 from atomic.graph import GraphBuilder, State
 from atomic.graph.engine.builder import Labels, NodeOptions, ToolOptions
+from atomic.graph.engine.control import Duration
 from atomic.graph.engine.node import Condition, Sequel
 from atomic.graph.engine.nodes import OutputMapper, Text
 from atomic.graph.engine.state import StateT
 from atomic.workflows import nodes
-from atomic.workflows.nodes import ContextAction, MergeResults
+from atomic.workflows.merging import Commands, OnConflict, Results, merge_node
+from atomic.workflows.nodes import ContextAction, Isolate, MergeResults
 from atomic.workflows.runtime import SubagentRequest
 from atomic.workflows.task_loop import TaskSelector, criteria_loop_node, task_loop_node
 
@@ -30,6 +32,7 @@ class AgentOptions(NodeOptions[StateT], total=False):
     tools: Sequence[str] | None
     output_mapper: OutputMapper[StateT] | None
     output_schema: Any
+    isolate: bool
 
 
 class SubagentOptions(NodeOptions[StateT], total=False):
@@ -39,6 +42,7 @@ class SubagentOptions(NodeOptions[StateT], total=False):
     tools: Sequence[str] | None
     output_mapper: OutputMapper[StateT] | None
     output_schema: Any
+    isolate: Isolate[StateT]
 
 
 class ParallelSubagentOptions(NodeOptions[StateT], total=False):
@@ -46,6 +50,17 @@ class ParallelSubagentOptions(NodeOptions[StateT], total=False):
 
     merge: MergeResults[StateT] | None
     max_concurrency: int | None
+    isolate: bool
+
+
+class MergeOptions(NodeOptions[StateT], total=False):
+    """Options of a node that merges the results of isolated nodes."""
+
+    check: Commands[StateT]
+    check_timeout: Duration
+    on_conflict: OnConflict
+    fixer: str
+    fixes: int
 
 
 class PromptOptions(NodeOptions[StateT], total=False):
@@ -106,6 +121,10 @@ class WorkflowBuilder(GraphBuilder[StateT]):
     ) -> Self:
         """Add a node that runs several sub-agents at the same time."""
         return self._add(nodes.parallel_subagent_node(id, agents=agents, **options))
+
+    def merge(self, id: str, *, results: Results[StateT], **options: Unpack[MergeOptions[StateT]]) -> Self:
+        """Add a node that puts the results of isolated nodes on the run's branch."""
+        return self._add(merge_node(id, results=results, **options))
 
     def skill(self, skill: str, **options: Unpack[PromptOptions[StateT]]) -> Self:
         """Add a node that runs a skill."""

@@ -32,6 +32,11 @@ def references_of(graph: CompiledGraph[Any]) -> list[tuple[str, str]]:
     return [(id, body.graph) for id, body in bodies if isinstance(body, SubgraphBody) and isinstance(body.graph, str)]
 
 
+def is_isolated(graph: CompiledGraph[Any]) -> bool:
+    """Return whether a node works in its own copy of the project."""
+    return any(node.isolated for node in all_nodes(graph))
+
+
 def tools_of(graph: CompiledGraph[Any]) -> list[tuple[str, str]]:
     """Return the nodes that call custom tools by name, each with that name."""
     return [(node.id, node.tool) for node in all_nodes(graph) if node.tool]

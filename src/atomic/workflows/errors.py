@@ -43,6 +43,19 @@ class TurnCutError(TurnFailedError):
         super().__init__("interrupted", why)
 
 
+class MergeError(AtomicError):
+    """Results of isolated nodes could not be merged.
+
+    `left` has the name of each, and the reason with both sides.
+    """
+
+    def __init__(self, number: int, left: Sequence[tuple[str, str]]) -> None:
+        self.left = tuple(left)
+        what = "1 result was" if len(left) == 1 else f"{len(left)} results were"
+        reasons = "\n\n".join(f"{name}: {reason}" for name, reason in left)
+        super().__init__(f"{what} not merged, of {number}. The work is kept: atomic salvage.\n\n{reasons}")
+
+
 class WorkflowProblem(msgspec.Struct, frozen=True):
     """One problem of a file."""
 

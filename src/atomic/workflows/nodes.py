@@ -5,22 +5,40 @@ Names are resolved when the node runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Unpack, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 import msgspec
 
 from atomic.base.errors import AtomicError
+from atomic.base.lazy_types import deferred
 from atomic.graph import Node, NodeContext, NodeKind, NodeResult, Signal, SignalKind
 from atomic.graph.engine.builder import Labels, NodeOptions, StepOptions
-from atomic.graph.engine.nodes import Args, OutputMapper, Text, callable_of, checked, keywords_of, mapped
+from atomic.graph.engine.nodes import (
+    Args,
+    OutputMapper,
+    Text,
+    callable_of,
+    checked,
+    keywords_of,
+    mapped,
+    not_plain_functions,
+)
 from atomic.graph.engine.state import StateT
 from atomic.workflows.errors import SubagentError
-from atomic.workflows.runtime import SubagentRequest, SubagentResult, WorkflowRuntime
+from atomic.workflows.runtime import IsolatedResult, SubagentRequest, SubagentResult, WorkflowRuntime, message_of
+
+if TYPE_CHECKING:
+    from atomic.workspaces import OpenWorkspace, Work
+else:
+    OpenWorkspace = deferred("atomic.workspaces", "OpenWorkspace")
+    Work = deferred("atomic.workspaces", "Work")
 
 Context = NodeContext[StateT, WorkflowRuntime]
 MergeResults = Callable[[Sequence[SubagentResult], StateT], Mapping[str, Any] | None]
 ContextAction = Literal["summarize", "recreate", "warn"]
+Isolate = bool | Callable[[StateT], Any]
+_ANSWER = "answer"
 
 
 def _text(text: Text[StateT], state: StateT) -> str:
@@ -49,11 +67,14 @@ def agent_node(
     tools: Sequence[str] | None = None,
     output_mapper: OutputMapper[StateT] | None = None,
     output_schema: Any = None,
+    isolate: bool = False,
     **options: Unpack[NodeOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
     """Make a node that runs one turn in a new session, or in the session of that name.
 
-    With `agent` it uses that sub-agent's prompt, model and tools.
+    With `agent` it uses that sub-agent's prompt, model and tools. With `isolate` the
+    turn runs in a workspace of its own, and the output is an `IsolatedResult`, for
+    `merge_node`.
     """
 
     async def run(ctx: Context[StateT]) -> NodeResult:
@@ -63,18 +84,46 @@ def agent_node(
             entity = runtime_of(ctx).entities.require("agent", agent)
             wanted = _model_for(ctx, entity.model)
             chosen = tools if tools is not None else entity.tools
-        answer: Any = await runtime_of(ctx).turn(
-            _text(prompt, ctx.state), agent=agent, provider=provider, model=wanted, session=session, tools=chosen
-        )
+        text = _text(prompt, ctx.state)
+
+        async def turn(workspace: OpenWorkspace | None) -> str:
+            return await runtime_of(ctx).turn(
+                text, agent=agent, provider=provider, model=wanted, session=session, tools=chosen, workspace=workspace
+            )
+
+        if isolate:
+            result = await _isolated_turn(ctx, text, turn)
+            if output_schema is not None:
+                result = msgspec.structs.replace(result, value=_read_answer(result.text, output_schema))
+            return mapped(ctx.output_key, result, ctx.state, output_mapper)
+        answer: Any = await turn(None)
         if output_schema is not None:
             answer = _read_answer(answer, output_schema)
         return mapped(ctx.output_key, answer, ctx.state, output_mapper)
 
     problems = () if prompt != "" else ("an agent needs a prompt",)
+    if isolate and session is not None:
+        problems = (*problems, f'isolate: the session "{session}" outlives a workspace; leave session= out')
     node_id = id or (f"agent-{agent}" if agent else "")
     if not node_id:
         problems = (*problems, "give an id, or agent= with the agent's name")
-    return Node(id=node_id, kind=NodeKind.AGENT, run=run, problems=problems, **options)
+    return Node(id=node_id, kind=NodeKind.AGENT, run=run, problems=problems, isolated=isolate, **options)
+
+
+async def _isolated_turn(
+    ctx: Context[StateT], prompt: str, turn: Callable[[OpenWorkspace], Awaitable[str]]
+) -> IsolatedResult:
+    """Run one turn in a workspace of the step.
+
+    The answer is remembered before the workspace ends, so that a kill in between does
+    not repeat the turn.
+    """
+    async with runtime_of(ctx).workspace(message=message_of(ctx.node_id, prompt)) as place:
+        text: str | None = ctx.remembered(_ANSWER)
+        if text is None:
+            text = await turn(place)
+            await ctx.remember(_ANSWER, text)
+    return IsolatedResult(text, place.work)
 
 
 def _read_answer(text: str, schema: Any) -> Any:
@@ -98,15 +147,23 @@ def subagent_node(
     tools: Sequence[str] | None = None,
     output_mapper: OutputMapper[StateT] | None = None,
     output_schema: Any = None,
+    isolate: Isolate[StateT] = False,
     **options: Unpack[NodeOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
-    """Make a node that runs a sub-agent. A result without success fails the node."""
+    """Make a node that runs a sub-agent. A result without success fails the node.
+
+    With `isolate` it works in a workspace of its own, and the output is an
+    `IsolatedResult`, for `merge_node`. A function of the state returns the `Work` to
+    continue, such as one that `merge_node` could not merge. The workspace then begins
+    with its commits, and has the tip of the run's branch as the branch `atomic-tip`.
+    """
 
     async def run(ctx: Context[StateT]) -> NodeResult:
         runtime_of(ctx).entities.require("agent", agent)  # report an unknown name before spending anything
         request = SubagentRequest(
             agent, _text(task, ctx.state), id=ctx.step_id, model=ctx.model, tools=tools, schema=output_schema,
             system_prompt=None if system_prompt is None else _text(system_prompt, ctx.state),
+            isolate=_work_of(isolate(ctx.state)) if callable(isolate) else isolate,
         )  # fmt: skip
         result = await runtime_of(ctx).bridge.spawn(request)
         _count(ctx, result)
@@ -117,9 +174,23 @@ def subagent_node(
             answer = checked(result.value, output_schema, "value")
         elif output_schema is not None:
             answer = _read_answer(result.text, output_schema)
+        if result.work is not None:
+            answer = IsolatedResult(result.text, result.work, None if output_schema is None else answer)
         return mapped(ctx.output_key, answer, ctx.state, output_mapper)
 
-    return Node(id=id, kind=NodeKind.AGENT, run=run, **options)
+    problems: tuple[str, ...] = ()
+    if callable(isolate):
+        problems = not_plain_functions(isolate=isolate)
+    elif not isinstance(isolate, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+        problems = (f"isolate takes True, False or a function of the state, not {isolate!r:.60}",)
+    return Node(id=id, kind=NodeKind.AGENT, run=run, problems=problems, isolated=bool(isolate), **options)
+
+
+def _work_of(value: Any) -> Work:
+    """Return the work to continue. Raise AtomicError."""
+    from atomic.workspaces import Work
+
+    return checked(value, Work, "isolate")
 
 
 def _count(ctx: Context[StateT], result: SubagentResult) -> None:
@@ -134,10 +205,14 @@ def parallel_subagent_node(
     agents: Sequence[SubagentRequest] | Callable[[StateT], Sequence[SubagentRequest]],
     merge: MergeResults[StateT] | None = None,
     max_concurrency: int | None = None,
+    isolate: bool = False,
     **options: Unpack[NodeOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
     """Make a node that runs several sub-agents and collects all results, including
     failures.
+
+    With `isolate` each works in a workspace of its own, as do those whose request has
+    it. Their results have `work`, for `merge_node`.
     """
 
     async def run(ctx: Context[StateT]) -> NodeResult:
@@ -146,7 +221,10 @@ def parallel_subagent_node(
             runtime_of(ctx).entities.require("agent", request.agent)
         requests = [
             msgspec.structs.replace(
-                request, id=request.id or f"{ctx.step_id}-{place}", model=request.model or ctx.model
+                request,
+                id=request.id or f"{ctx.step_id}-{place}",
+                model=request.model or ctx.model,
+                isolate=request.isolate or isolate,
             )
             for place, request in enumerate(wanted, 1)
         ]
@@ -160,7 +238,8 @@ def parallel_subagent_node(
     problems: tuple[str, ...] = ()
     if max_concurrency is not None and max_concurrency < 0:
         problems = ("max_concurrency takes 0 (no limit) or more",)
-    return Node(id=id, kind=NodeKind.AGENT, run=run, problems=problems, **options)
+    isolated = isolate or (not callable(agents) and any(request.isolate for request in agents))
+    return Node(id=id, kind=NodeKind.AGENT, run=run, problems=problems, isolated=isolated, **options)
 
 
 def _entity_node(

@@ -7,13 +7,14 @@ setter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from atomic.base.lazy_types import deferred
+from atomic.base.terminal import one_line
 from atomic.base.usage import Usage
 from atomic.graph import CompiledGraph
 from atomic.questions import Question
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from atomic.base.redaction import Redactor
     from atomic.providers.base import CustomTool
     from atomic.sessions.facts import Facts
-    from atomic.workspaces import RunWorkspaces, View
+    from atomic.workspaces import Conflict, Landed, OpenWorkspace, RunWorkspaces, View, Work
 else:
     Path = deferred("pathlib", "Path")
     CustomTool = deferred("atomic.providers.base", "CustomTool")
@@ -33,8 +34,14 @@ else:
     Facts = deferred("atomic.sessions.facts", "Facts")
     RunWorkspaces = deferred("atomic.workspaces.run_workspaces", "RunWorkspaces")
     View = deferred("atomic.workspaces.views", "View")
+    Conflict = deferred("atomic.workspaces", "Conflict")
+    Landed = deferred("atomic.workspaces", "Landed")
+    OpenWorkspace = deferred("atomic.workspaces", "OpenWorkspace")
+    Work = deferred("atomic.workspaces", "Work")
 
 EntityKind = Literal["command", "skill", "agent"]
+ProblemT = TypeVar("ProblemT")
+MAX_TITLE = 60  # characters of the first line of a commit's message
 
 
 class EntityLike(Protocol):
@@ -85,7 +92,12 @@ class Broker(Protocol):
 
 
 class SubagentRequest(msgspec.Struct, frozen=True):
-    """The request to a sub-agent."""
+    """The request to a sub-agent.
+
+    With `isolate` it works in a workspace of its own. A `Work` is continued: the
+    workspace begins with its commits, and has the tip of the run's branch as the branch
+    `atomic-tip`.
+    """
 
     agent: str
     task: str
@@ -96,6 +108,7 @@ class SubagentRequest(msgspec.Struct, frozen=True):
     timeout: float | None = None
     cwd: str | None = None
     schema: Any = None
+    isolate: bool | Work = False
 
 
 class SubagentResult(msgspec.Struct, frozen=True):
@@ -109,6 +122,19 @@ class SubagentResult(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     tool_calls: int = 0
     seconds: float = 0.0
+    work: Work | None = None  # of an isolated sub-agent
+
+
+class IsolatedResult(msgspec.Struct, frozen=True):
+    """The output of an isolated node: the answer of the agent, and its commits.
+
+    `value` is the answer as `output_schema` describes it, if the node has one. In the
+    state it is plain data: `state.outputs["id"]["work"]`.
+    """
+
+    text: str
+    work: Work
+    value: Any = None
 
 
 class SubagentBridge(Protocol):
@@ -204,8 +230,59 @@ class WorkflowRuntime(Protocol):
         ...
 
     @property
+    def folder(self) -> Path:
+        """The folder of the user in which the run was started."""
+        ...
+
+    @property
     def workspaces(self) -> RunWorkspaces:
         """The workspaces of the run, and its branch."""
+        ...
+
+    def workspace(
+        self,
+        name: str = "",
+        *,
+        continues: Work | None = None,
+        message: str = "",
+        start: str = "",
+        at: str = "",
+        attempt: int = 0,
+        keep: bool = False,
+    ) -> AbstractAsyncContextManager[OpenWorkspace]:
+        """Open a workspace of the run: a copy of the project in which a step can work.
+
+        It begins with the last commit of the run's branch, which is made from the
+        user's last commit when the first workspace is opened. Start programs with its
+        `run`, and agents with `turn(…, workspace=…)`. At its end all its programs are
+        ended, everything in it is parked at `refs/atomic/<run>/<name>/<attempt>`, and
+        its `work` has the commits, for `merge`. Uncommitted files are committed with
+        `message`. If the body fails, everything is parked too.
+
+        A step that is killed, paused or stopped finds its workspace again. The name is
+        that of the step, unless it is given. Steps can share a named one: the step that
+        gives `keep=True` does not remove it.
+
+        `continues` opens a work again, with the tip of the run's branch as the branch
+        `atomic-tip`. A workspace that has to be made begins `at` a commit; its work are
+        the commits after `start`.
+
+        The kind is `isolate` of the run's config, or `auto`. Raises IsolationError if
+        the project has no commit or the kind does not work here, WorkspaceError.
+        """
+        ...
+
+    async def merge(
+        self, work: Work, *, order: int = 0, check: Callable[[str], Awaitable[ProblemT | None]] | None = None
+    ) -> Landed | Conflict | ProblemT:
+        """Put work on top of the run's branch, and move the branch.
+
+        Only one work is merged at a time; of those that wait, the one with the lowest
+        `order` is next. `check` gets the commit that the branch would move to, and
+        returns what is wrong with it, or None. Return where the work is on the branch,
+        or why it was not merged: a conflict, or what `check` has returned. Work that is
+        on the branch is not merged again, also after a kill at any moment.
+        """
         ...
 
     @property
@@ -257,7 +334,7 @@ class WorkflowRuntime(Protocol):
         tools: Sequence[str] | None = None,
         custom_tools: Sequence[CustomTool] = (),
         strict: bool = True,
-        workspace: View | None = None,
+        workspace: OpenWorkspace | View | None = None,
     ) -> str:
         """Run one turn in a new session, or in the named one, and return the answer.
 
@@ -266,3 +343,9 @@ class WorkflowRuntime(Protocol):
         tools that the provider does not support are moved into the prompt or left out.
         """
         ...
+
+
+def message_of(name: str, title: str) -> str:
+    """Return the message of the commit of files that a step has left uncommitted."""
+    first = one_line(title)[:MAX_TITLE].strip() or f"Work of {name}"
+    return f"{first}\n\nAtomic-Step: {name}"

@@ -20,8 +20,9 @@ from atomic.workspaces.folders import remove_tree, size_of
 from atomic.workspaces.git_in_view import tracked_files_in
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
 from atomic.workspaces.merging import WHOLE, Merged, move_branch, rebase
+from atomic.workspaces.open_workspace import OpenWorkspace
 from atomic.workspaces.rebasing import Conflict
-from atomic.workspaces.run_branch import Landed, RunBranch, read_branch
+from atomic.workspaces.run_branch import Landed, RunBranch, Work, read_branch
 from atomic.workspaces.run_workspaces import BranchMovedError, RunWorkspaces
 from atomic.workspaces.setup import ProjectSetup, Setup, run_setup
 from atomic.workspaces.views import View
@@ -41,11 +42,13 @@ __all__ = [
     "IsolationKind",
     "Landed",
     "Merged",
+    "OpenWorkspace",
     "ProjectSetup",
     "RunBranch",
     "RunWorkspaces",
     "Setup",
     "View",
+    "Work",
     "Workspace",
     "WorkspaceError",
     "choose_isolation",

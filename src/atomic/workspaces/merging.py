@@ -6,7 +6,12 @@ is still at that tip, after the caller has checked the result.
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from itertools import count
 
 import msgspec
 
@@ -145,3 +150,42 @@ async def move_branch(repository: Repository, branch: str, new: str, old: str) -
             raise
         return False
     return True
+
+
+class MergeQueue:
+    """Lets one task through at a time; of those that wait, the first of the list."""
+
+    def __init__(self) -> None:
+        self._is_busy = False
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+
+    @asynccontextmanager
+    async def turn(self, order: int) -> AsyncGenerator[None]:
+        """Wait for the others."""
+        await self._enter(order)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _enter(self, order: int) -> None:
+        if not self._is_busy:
+            self._is_busy = True
+            return
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (order, next(self._numbers), mine))
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():  # it was let through at the same moment
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        while self._waiting:
+            _, _, waiting = heapq.heappop(self._waiting)
+            if not waiting.done():
+                waiting.set_result(None)
+                return
+        self._is_busy = False

@@ -31,6 +31,29 @@ class Landed(msgspec.Struct, frozen=True):
     base: str
     commit: str
     dropped: Mapping[str, Sequence[str]] = {}
+    sources: tuple[str, ...] = ()  # the commits of the task before they were put on top of the branch
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What was done in a workspace: the commits after `start`, up to `commit`.
+
+    Everything that was in the workspace is kept at `ref` of the user's repository.
+    """
+
+    name: str  # of the workspace
+    title: str
+    attempt: int
+    start: str
+    commit: str
+    base: str = ""  # the commit of the run's branch that it builds on; empty if it has left that history
+    unfinished: str = ""  # the command of git that it has left unfinished, such as a rebase
+    ref: str = ""
+    former: tuple[str, ...] = ()  # the commits of works that this one continues
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing was changed."""
+        return self.commit == self.start
 
 
 class RunBranch(msgspec.Struct, frozen=True):
@@ -47,6 +70,7 @@ class RunBranch(msgspec.Struct, frozen=True):
     setup: str = ""  # the command that set the base up
     reasons: tuple[str, ...] = ()  # why other kinds of workspaces do not work here
     landed: tuple[Landed, ...] = ()
+    landing: Landed | None = None  # what the branch is about to move to
 
     @property
     def ref(self) -> str:

@@ -9,24 +9,22 @@ below `refs/atomic/<run>/`, before its folder is removed.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import os
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from hashlib import sha256
-from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from atomic.base.errors import AtomicError
 from atomic.config import WorkspaceSettings
 from atomic.git import Repository, find_repository
-from atomic.git.calls import run_git
+from atomic.git.calls import run_git, split
 from atomic.processes.temporary_folders import temporary_prefix
 from atomic.workspaces.base import Base, prepare_base
 from atomic.workspaces.capture import Author, Captured
@@ -35,10 +33,11 @@ from atomic.workspaces.contents import MAX_SIZE, find_contents
 from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import remove_tree
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
-from atomic.workspaces.merging import Merged, find_base, find_dropped, move_branch, rebase
+from atomic.workspaces.merging import Merged, MergeQueue, find_base, find_dropped, move_branch, rebase
 from atomic.workspaces.obstacles import find_obstacle
+from atomic.workspaces.open_workspace import OpenWorkspace
 from atomic.workspaces.rebasing import Conflict
-from atomic.workspaces.run_branch import FACT, Landed, RunBranch, branch_name, parked_prefix, read_branch
+from atomic.workspaces.run_branch import FACT, Landed, RunBranch, Work, branch_name, parked_prefix, read_branch
 from atomic.workspaces.setup import ProjectSetup, Setup
 from atomic.workspaces.views import View
 from atomic.workspaces.workspace import Workspace
@@ -47,7 +46,9 @@ FOLDER = "workspaces"  # below ATOMIC_HOME
 BASE = "base"
 CHECKOUT = "checkout"  # the layer of a view of the user's checkout
 TIP = "atomic-tip"  # the branch, in a workspace, that shows the commits of the other tasks
+STARTS = "workspaces"  # the fact with the commit at which each workspace began, by name
 _MAX_NAME = 60  # characters of a task's id in the name of a ref
+ProblemT = TypeVar("ProblemT")
 
 
 class BranchMovedError(AtomicError):
@@ -85,6 +86,7 @@ class RunWorkspaces:
         self._folder = self._all / run
         self._queue = MergeQueue()
         self._base: Base | None = None
+        self._in_use: set[str] = set()
         self._preparing = asyncio.Lock()
         # A sentence about ignored files that were too big, when the base is prepared.
         self.left_out = ""
@@ -237,8 +239,16 @@ class RunWorkspaces:
         current = listed.strip()
         if current == branch.tip:
             return current
+        if not current and STARTS not in self._facts:  # Atomic was killed before it had made the branch
+            if not await move_branch(self.repository, branch.name, branch.first, "0" * len(branch.first)):
+                raise _exists(branch.name)
+            return branch.first
         if current and await self.repository.is_ancestor(branch.tip, current):
-            self._keep(FACT, msgspec.structs.replace(branch, tip=current))
+            landing = branch.landing
+            if landing is not None and await self.repository.is_ancestor(landing.commit, current):
+                self._note_landed(landing, current)  # Atomic was killed when it had moved the branch
+            else:
+                self._keep(FACT, msgspec.structs.replace(branch, tip=current))
             return current
         what = f"points to {current[:12]}" if current else "was deleted"
         raise BranchMovedError(
@@ -248,18 +258,128 @@ class RunWorkspaces:
 
     async def workspace(self, name: str) -> Workspace:
         """Return a workspace of the run; it may not exist yet."""
-        base = await self.base()
-        return Workspace(base, self._folder / file_name(name), self._isolation, hidden=[self._all])
+        return await self._workspace_in(f"task-{file_name(name)}")
 
-    async def create(self, name: str, commit: str) -> Workspace:
+    async def _workspace_in(self, folder: str) -> Workspace:
+        return Workspace(await self.base(), self._folder / folder, self._isolation, hidden=[self._all])
+
+    async def create(self, name: str, commit: str, *, start: str = "") -> Workspace:
         """Make a new workspace at a commit, on the run's branch.
 
         One of that name is removed. Call `park` before, if it may have work in it.
+        `start` is where its work began, if that is another commit.
         """
-        workspace = await self.workspace(name)
+        self._note_start(name, start or commit)
+        return await self._create_in(f"task-{file_name(name)}", commit)
+
+    async def _create_in(self, folder: str, commit: str) -> Workspace:
+        workspace = await self._workspace_in(folder)
         await workspace.remove()
         await workspace.create(self.repository, commit, branch=self.required_branch.name)
         return workspace
+
+    def _starts(self) -> dict[str, str]:
+        return {**self._facts.get(STARTS, {})}
+
+    def _note_start(self, name: str, start: str | None) -> None:
+        known = self._starts()
+        starts = {other: commit for other, commit in known.items() if other != name}
+        if start is not None:
+            starts[name] = start
+        if starts != known:
+            self._keep(STARTS, starts)
+
+    @asynccontextmanager
+    async def use(
+        self,
+        name: str,
+        *,
+        message: str,
+        start: str = "",
+        at: str = "",
+        attempt: int = 0,
+        keep: bool = False,
+        former: tuple[str, ...] = (),
+        before_end: Callable[[Work], Awaitable[None]] | None = None,
+    ) -> AsyncGenerator[OpenWorkspace]:
+        """Open the workspace of that name, and park everything in it at the end.
+
+        A workspace that does not exist is made: at the commit `at`, else at `start`,
+        else at the tip of the run's branch. Its work are the commits after `start`.
+        `message` is for files that are not committed at the end, and `attempt` is part
+        of the name of the ref; 0 means the next one. `former` are the commits of works
+        that are continued; the tip is then shown as the branch `atomic-tip`.
+
+        At its end it is removed, unless it is to be kept. `before_end` gets its work
+        first. If the body fails, its work is parked all the same. A body that is
+        cancelled or paused leaves it as it is, to continue in it. Raises
+        BranchMovedError, WorkspaceError.
+        """
+        if name in self._in_use:
+            raise WorkspaceError(f'The workspace "{name}" is in use: give another one another name')
+        self._in_use.add(name)
+        try:
+            async with self._use(name, message, start, at, attempt, former, keep=keep, before_end=before_end) as place:
+                yield place
+        finally:
+            self._in_use.remove(name)
+
+    @asynccontextmanager
+    async def _use(
+        self,
+        name: str,
+        message: str,
+        start: str,
+        at: str,
+        attempt: int,
+        former: tuple[str, ...],
+        *,
+        keep: bool,
+        before_end: Callable[[Work], Awaitable[None]] | None,
+    ) -> AsyncGenerator[OpenWorkspace]:
+        workspace = await self.workspace(name)
+        if not workspace.exists:
+            begun = start or at or await self.tip()
+            workspace = await self.create(name, at or begun, start=begun)
+        start = start or self._starts()[name]
+        if former:
+            await self.bring_tip(name, await self.tip(), former[-1])
+        try:
+            async with workspace.open() as view:
+                place = OpenWorkspace(name, start, view)
+                yield place
+        except Exception:
+            await self._end(name, start, attempt, message)
+            if not keep:
+                await self.remove(name)
+            raise
+        work = msgspec.structs.replace(await self._end(name, start, attempt, message), former=former)
+        place.end(work)
+        if before_end is not None:
+            await before_end(work)
+        if not keep:
+            await self.remove(name)
+
+    async def _end(self, name: str, start: str, attempt: int, message: str) -> Work:
+        number = attempt or await self._next_attempt(name)
+        captured = await self.park(name, number, message)
+        return Work(
+            name,
+            title=message.partition("\n")[0],
+            attempt=number,
+            start=start,
+            commit=captured.result,
+            base=await self.builds_on(start, captured.result) or "",
+            unfinished=captured.unfinished,
+            ref=self.ref(name, number),
+        )
+
+    async def _next_attempt(self, name: str) -> int:
+        """Return a number that is not in use: nothing that is parked is replaced."""
+        folder = os.path.dirname(self.ref(name, 1))
+        listed = await self.repository.git("for-each-ref", "--format=%(refname)", f"{folder}/")
+        numbers = [os.path.basename(ref) for ref in listed.splitlines()]
+        return 1 + max((int(number) for number in numbers if number.isdigit()), default=0)
 
     @asynccontextmanager
     async def fresh(self, name: str, commit: str) -> AsyncGenerator[View]:
@@ -269,7 +389,7 @@ class RunWorkspaces:
         for the end of the first: two tasks may have made the same commit.
         """
         async with self._fresh[name]:
-            workspace = await self.create(name, commit)
+            workspace = await self._create_in(file_name(f"check-{name}"), commit)
             try:
                 async with workspace.open() as view:
                     yield view
@@ -299,23 +419,30 @@ class RunWorkspaces:
             copy.mkdir(exist_ok=True)
             yield copy
 
-    def ref(self, task: str, attempt: int) -> str:
-        """Return the ref that keeps an attempt at a task."""
-        return f"{parked_prefix(self._run)}{file_name(task)}/{attempt}"
+    def ref(self, name: str, attempt: int) -> str:
+        """Return the ref that keeps what an attempt left in a workspace."""
+        return f"{parked_prefix(self._run)}{file_name(name)}/{attempt}"
 
-    async def park(self, name: str, task: str, attempt: int, message: str) -> Captured:
-        """Keep everything in a workspace at the ref of a task's attempt.
+    async def park(self, name: str, attempt: int, message: str) -> Captured:
+        """Keep everything in a workspace at the ref of an attempt.
 
         No program may run in it. `message` is for files that are not committed. Raises
         WorkspaceError.
         """
         workspace = await self.workspace(name)
         repository = self.repository
-        return await workspace.capture(repository, self.ref(task, attempt), await self._author(repository), message)
+        return await workspace.capture(repository, self.ref(name, attempt), await self._author(repository), message)
 
     async def remove(self, name: str) -> None:
         """Remove a workspace. What `park` did not keep is lost."""
         await (await self.workspace(name)).remove()
+        self._note_start(name, None)
+
+    async def put_away(self, name: str) -> None:
+        """Park what is in a workspace, if it exists, and remove it."""
+        if (await self.workspace(name)).exists:
+            await self.park(name, await self._next_attempt(name), f"Unfinished work of {name}")
+            await self.remove(name)
 
     async def bring_tip(self, name: str, tip: str, result: str) -> None:
         """Show the tip of the run's branch in a workspace, as the branch `atomic-tip`.
@@ -326,7 +453,8 @@ class RunWorkspaces:
         try:
             await (await self.workspace(name)).add_branch(self.repository, TIP, tip)
         except WorkspaceError:
-            await (await self.create(name, result)).add_branch(self.repository, TIP, tip)
+            again = await self.create(name, result, start=self._starts().get(name, ""))
+            await again.add_branch(self.repository, TIP, tip)
 
     async def settle(self, name: str, result: str) -> None:
         """Let a worker continue with the commit that was made of its uncommitted files.
@@ -336,7 +464,7 @@ class RunWorkspaces:
         try:
             await (await self.workspace(name)).settle(self.repository, result)
         except WorkspaceError:
-            await self.create(name, result)
+            await self.create(name, result, start=self._starts().get(name, ""))
 
     async def builds_on(self, start: str, result: str) -> str | None:
         """Return the last commit of the run's branch that the work of a task builds on.
@@ -356,23 +484,61 @@ class RunWorkspaces:
         async with self._queue.turn(order):
             yield
 
-    async def rebase(self, task: str, attempt: int, *, start: str, result: str, tip: str) -> Merged | Conflict:
-        """Put the work of a task, which began at `start`, on top of the tip.
+    async def merge(
+        self, work: Work, *, order: int = 0, check: Callable[[str], Awaitable[ProblemT | None]] | None = None
+    ) -> Landed | Conflict | ProblemT:
+        """Put work on top of the run's branch, and move the branch.
 
-        Raises WorkspaceError, GitError.
+        `check` gets the commit that the branch would move to. If it returns a problem,
+        the branch does not move, and the problem is returned. Work that is on the
+        branch already is not merged again. Raises BranchMovedError, WorkspaceError.
         """
+        async with self.merging(order):
+            known = await self._find_landed(work)
+            if known is not None:
+                return known
+            while True:
+                tip = await self.tip()
+                merged = await self._rebase(work, tip)
+                if isinstance(merged, Conflict):
+                    return merged
+                problem = None if check is None else await check(merged.commit)
+                if problem is not None:
+                    return problem
+                sources = (*work.former, work.commit)
+                landed = Landed(work.name, work.title, work.attempt, tip, merged.commit, merged.dropped, sources)
+                if await self._land(landed):
+                    return self._landed(work.name) or landed
+
+    async def _find_landed(self, work: Work) -> Landed | None:
+        """Return the commits of a work on the branch, if they are there, or if Atomic was
+        killed when it was about to move the branch to them.
+        """
+        await self.tip()
+        known = self._landed(work.name)
+        if known is not None and work.commit in known.sources:
+            return known
+        landing = self.required_branch.landing
+        if landing is None or landing.task != work.name or work.commit not in landing.sources:
+            return None
+        return landing if await self._land(landing) else None
+
+    def _landed(self, name: str) -> Landed | None:
+        return next((one for one in self.required_branch.landed if one.task == name), None)
+
+    async def _rebase(self, work: Work, tip: str) -> Merged | Conflict:
+        """Put the commits of a work on top of the tip. Raises WorkspaceError, GitError."""
         repository = self.repository
-        if await repository.is_ancestor(tip, result):  # nothing else has landed, or the worker has done it
-            return Merged(result, await find_dropped(repository, start=start, tip=tip, merged=result))
-        name = f"merge-{task}"
-        workspace = await self.create(name, tip)
+        if await repository.is_ancestor(tip, work.commit):  # nothing was merged meanwhile, or the worker has done it
+            return Merged(work.commit, await find_dropped(repository, start=work.start, tip=tip, merged=work.commit))
+        workspace = await self._create_in(f"merge-{file_name(work.name)}", tip)
         try:
-            ref = f"{self.ref(task, attempt)}-merged"
-            return await rebase(repository, workspace, start=start, result=result, tip=tip, ref=ref)
+            ref = f"{self.ref(work.name, work.attempt)}-merged"
+            return await rebase(repository, workspace, start=work.start, result=work.commit, tip=tip, ref=ref)
         finally:
             await workspace.remove()
 
-    async def land(self, landed: Landed) -> bool:
+    async def _land(self, landed: Landed) -> bool:
         """Move the run's branch to the commit of a task. Return whether it was still at
         the commit before.
         """
@@ -380,29 +546,48 @@ class RunWorkspaces:
         is_there = await self.repository.is_ancestor(landed.commit, tip)
         if not is_there and tip != landed.base:
             return False
-        if not is_there and not await move_branch(self.repository, self.required_branch.name, landed.commit, tip):
-            return False
+        if not is_there:
+            # If Atomic is killed now, `tip` and `_find_landed` complete the move.
+            self._keep(FACT, msgspec.structs.replace(self.required_branch, landing=landed))
+            if not await move_branch(self.repository, self.required_branch.name, landed.commit, tip):
+                self._keep(FACT, msgspec.structs.replace(self.required_branch, landing=None))
+                return False
+        self._note_landed(landed, tip if is_there else landed.commit)
+        return True
+
+    def _note_landed(self, landed: Landed, tip: str) -> None:
         branch = self.required_branch
-        new = tip if is_there else landed.commit
         others = [one for one in branch.landed if one.task != landed.task]
         for one in branch.landed:
             if one.task == landed.task and one.commit == landed.base:  # it has landed before, and continues
                 landed = msgspec.structs.replace(landed, base=one.base)
-        self._keep(FACT, msgspec.structs.replace(branch, tip=new, landed=(*others, landed)))
-        return True
+        new = msgspec.structs.replace(branch, tip=tip, landed=(*others, landed), landing=None)
+        self._keep(FACT, new)
 
-    async def close(self) -> None:
-        """Remove the folder of the run if no workspace is open: only a run that
+    async def close(self, *, completed: bool = False) -> None:
+        """Remove the folder of the run if no workspace is left: only a run that
         continues in one needs the base.
+
+        A completed run needs none: what is left in them is parked. Raises
+        WorkspaceError.
         """
         if self.branch is None or not self._folder.is_dir():
             return
-        if not await asyncio.to_thread(self._open_workspaces):
+        left: list[str] = []
+        for name in self._starts():
+            if (await self.workspace(name)).exists:
+                left.append(name)
+        if completed:
+            for name in left:
+                await self.put_away(name)
+        if completed or not left:
             await asyncio.to_thread(remove_tree, self._folder)
             self._base = None
 
-    def _open_workspaces(self) -> list[str]:
-        return [entry.name for entry in os.scandir(self._folder) if (Path(entry.path) / "ready").exists()]
+    async def uncommitted(self) -> list[str]:
+        """Return the user's files that differ from the last commit."""
+        words = ("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=dirty")
+        return [entry[3:] for entry in split(await self.repository.git(*words))]
 
     async def _author(self, repository: Repository) -> Author:
         """Return who commits: the user, as git knows them."""
@@ -443,42 +628,3 @@ def file_name(id: str) -> str:
     if plain == id:
         return plain
     return f"{plain or 'task'}-{sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
-
-
-class MergeQueue:
-    """Lets one task through at a time; of those that wait, the first of the list."""
-
-    def __init__(self) -> None:
-        self._is_busy = False
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._numbers = count()
-
-    @asynccontextmanager
-    async def turn(self, order: int) -> AsyncGenerator[None]:
-        """Wait for the others."""
-        await self._enter(order)
-        try:
-            yield
-        finally:
-            self._leave()
-
-    async def _enter(self, order: int) -> None:
-        if not self._is_busy:
-            self._is_busy = True
-            return
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (order, next(self._numbers), mine))
-        try:
-            await mine
-        except asyncio.CancelledError:
-            if mine.done() and not mine.cancelled():  # it was let through at the same moment
-                self._leave()
-            raise
-
-    def _leave(self) -> None:
-        while self._waiting:
-            _, _, waiting = heapq.heappop(self._waiting)
-            if not waiting.done():
-                waiting.set_result(None)
-                return
-        self._is_busy = False

@@ -251,6 +251,7 @@ class Compiler(Generic[StateT]):
         if block.catcher:
             program.catcher = self.lower(program, block.catcher, END_PC, ())
         self.check_targets(program)
+        self.check_reads(program)
         self.check_reached(program, {node.id for node in _inside(block.nodes) if node.recovery})
         return program
 
@@ -329,6 +330,12 @@ class Compiler(Generic[StateT]):
                         )
                     else:
                         self.unknown(op.id, "route to", target, program.by_id)
+
+    def check_reads(self, program: Program) -> None:
+        for op in program.ops:
+            for name in op.node.reads if isinstance(op, StepOp) else ():
+                if name not in self.seen:
+                    self.unknown(op.id, "reads the output of the", name, self.seen)
 
     def check_reached(self, program: Program, recovery: set[str]) -> None:
         """Report the nodes that cannot be reached."""

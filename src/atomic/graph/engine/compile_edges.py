@@ -111,6 +111,7 @@ def _edge_program(
     program.entry = program.by_id.get(config.start_node, END_PC)
     _check_cycles(compiler, program, ways, config)
     compiler.check_targets(program)
+    compiler.check_reads(program)
     compiler.check_reached(program, {node.id for node in nodes if node.recovery})
     return program
 

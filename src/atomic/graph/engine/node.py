@@ -180,6 +180,8 @@ class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
     targets: tuple[str, ...] = ()  # nodes that its function may go to
     problems: tuple[str, ...] = ()  # found by the factory, reported when the graph is compiled
     tool: str = ""  # the host's tool that it calls
+    reads: tuple[str, ...] = ()  # nodes whose outputs it uses
+    isolated: bool = False  # it works in a copy of the project, which the host makes
 
     if not TYPE_CHECKING:  # the second parameter has a default, which typing learns in Python 3.13
 
