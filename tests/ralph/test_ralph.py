@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -261,7 +262,8 @@ async def test_reviewer_and_fixer_know_the_goal(tmp_path: Path) -> None:
 async def test_an_unreadable_review_is_repeated_by_the_same_agent(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, writing("1"), saying("reviewer", "LGTM", times=1), APPROVE)
     settings = (sandbox.user.home / ".atomic" / "config.toml").read_text()
-    sandbox.user.sets(f"{settings}\n[acp.other]\n{settings.splitlines()[-1]}\n")
+    [command] = re.findall("^command = .*$", settings, re.MULTILINE)
+    sandbox.user.sets(f"{settings}\n[acp.other]\n{command}\n")
     (sandbox.project / "list.json").write_text('[{"id": "1", "title": "One"}]')
     assert (await sandbox.ralph("--tasks", "list.json")).status == DONE
     lines = (sandbox.session / "logs" / "agent-calls.jsonl").read_text().splitlines()
