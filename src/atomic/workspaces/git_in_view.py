@@ -33,7 +33,9 @@ async def git_in_view(
     """Run git in a view. Raises GitError."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        done = await view.run("git", *arguments, env={**inherited, **(env or {})}, timeout=TIMEOUT, cwd=cwd)
+        done = await view.run(
+            "git", *arguments, env={**inherited, **(env or {})}, timeout=TIMEOUT, cwd=cwd, is_short=True
+        )
     except ExecError as error:
         raise GitError(arguments, str(error)) from error
     if done.exit_code != 0:

@@ -15,12 +15,15 @@ the path of the folder in which `enter` was started.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import signal
 import sys
-from types import FrameType
-from typing import Any, NoReturn
+
+# It starts for each program in a view, so it imports little: `json`, `signal` and
+# `typing` would take half of its time.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, NoReturn
 
 NEW_MOUNTS = 0x00020000
 NEW_USER = 0x10000000
@@ -37,6 +40,7 @@ _PRIVATE = 0x40000
 _RELATIVE_TIME = 0x200000
 
 _SET_PARENT_DEATH_SIGNAL = 1
+_KILL = 9
 _DROP_BOUNDING = 24
 _NO_NEW_PRIVILEGES = 38
 # The numbers of linux/capability.h: a program that has one of them could remove the view.
@@ -52,6 +56,8 @@ def main() -> NoReturn:
     """Run one of the two commands."""
     command = sys.argv[1]
     if command == "hold":
+        import json
+
         sys.exit(_hold(json.loads(sys.argv[2])))
     sys.exit(_enter(int(sys.argv[2]), sys.argv[3], sys.argv[4:]))
 
@@ -86,7 +92,9 @@ def _hold(spec: dict[str, Any]) -> int:
 
 def _be_first(spec: dict[str, Any], report: int) -> NoReturn:
     """Be process 1 of the view until standard input ends."""
-    _call("prctl", _SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    import signal
+
+    _call("prctl", _SET_PARENT_DEATH_SIGNAL, _KILL, 0, 0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps children then
     signal.signal(signal.SIGTERM, _leave)
     try:
@@ -180,6 +188,8 @@ def _enter(first: int, folder: str, argv: list[str]) -> int:
     child = os.fork()
     if child == 0:
         _start(folder, argv)
+    import signal
+
     # The group gets the signals: the program decides what to do with them.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
@@ -204,7 +214,7 @@ def _open_other(pid: int, name: str) -> int | None:
 
 def _start(folder: str, argv: list[str]) -> NoReturn:
     """Become the program, without the rights that could remove the view."""
-    _call("prctl", _SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    _call("prctl", _SET_PARENT_DEATH_SIGNAL, _KILL, 0, 0, 0)
     try:
         for capability in (_SYS_MODULE, _SYS_PTRACE, _SYS_ADMIN, _MAKE_DEVICES):
             _call("prctl", _DROP_BOUNDING, capability, 0, 0, 0)

@@ -63,8 +63,13 @@ class View:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         on_output: Callable[[bytes], None] | None = None,
+        is_short: bool = False,
     ) -> ExecResult:
-        """Run a program like `processes.execute`. Raises ExecError."""
+        """Run a program like `processes.execute`. Raises ExecError.
+
+        `is_short`: it ends by itself. In a namespace it may start others: they end with
+        the view.
+        """
         environment = {**(os.environ if env is None else env), **self.variables}
         return await execute(
             *self.command(*argv, cwd=cwd),
@@ -74,6 +79,7 @@ class View:
             timeout=timeout,
             errors="surrogateescape",
             on_output=on_output,
+            is_short=is_short and self._first is not None,
         )
 
 
