@@ -93,6 +93,18 @@ async def test_a_folder_without_git_can_be_looked_at(tmp_path: Path, isolation: 
     assert fingerprint(tmp_path / "project") == before
 
 
+async def test_a_checkout_with_the_layers_inside_of_it_can_be_copied(tmp_path: Path) -> None:
+    project = new_repository(tmp_path / "project", FILES)
+    home = project / "sub" / "home" / "workspaces"
+    write(home, {"other/big": "x\n"})
+    make_dirty(project)
+    isolation = Isolation(IsolationKind.CLONE)
+    async with open_checkout(project, home / "run" / "layer", isolation, hidden=[home]) as view:
+        done = await view.run("sh", "-c", "cat a.txt sub/c.txt; ls sub sub/home", env=USER)
+    assert done.stdout == "changed\nthree\nsub:\nc.txt\nhome\n\nsub/home:\n", done.stderr
+    assert (home / "other" / "big").read_text() == "x\n"
+
+
 async def test_a_copy_that_is_too_big_is_refused(tmp_path: Path) -> None:
     project = new_repository(tmp_path / "project", FILES)
     with pytest.raises(WorkspaceError, match="--isolate none"):

@@ -18,7 +18,7 @@ from atomic.processes import ExecError
 from atomic.workspaces.contents import MAX_SIZE
 from atomic.workspaces.copied_paths import correct_paths, find_copied_paths
 from atomic.workspaces.errors import WorkspaceError
-from atomic.workspaces.folders import copy_tree, remove_tree, size_of
+from atomic.workspaces.folders import copy_tree, copy_tree_without, remove_tree, size_of
 from atomic.workspaces.isolation import Isolation, IsolationKind
 from atomic.workspaces.views import View, open_folder, open_overlay
 
@@ -46,7 +46,9 @@ async def open_checkout(
             ) as view:
                 yield view
         else:
-            copy = await _copy(root, layer, git_folders, max_size)
+            # Workspaces may be inside of the checkout, if Atomic's folder is.
+            excluded = next((folder for folder in hidden if layer.is_relative_to(folder)), layer)
+            copy = await _copy(root, layer, git_folders, max_size, await asyncio.to_thread(excluded.resolve))
             async with open_folder(copy, root) as view:
                 yield view
     finally:
@@ -64,7 +66,7 @@ def _git_folders_outside(root: Path) -> list[Path]:
     return [folder for folder in found if not folder.is_relative_to(root)]
 
 
-async def _copy(root: Path, layer: Path, git_folders: Sequence[Path], max_size: int) -> Path:
+async def _copy(root: Path, layer: Path, git_folders: Sequence[Path], max_size: int, excluded: Path) -> Path:
     sizes = [await asyncio.to_thread(size_of, folder) for folder in (root, *git_folders)]
     if sum(sizes) > max_size:
         raise WorkspaceError(
@@ -73,7 +75,7 @@ async def _copy(root: Path, layer: Path, git_folders: Sequence[Path], max_size: 
         )
     copy = layer / root.name
     try:
-        await copy_tree(root, copy)
+        await copy_tree_without(root, copy, excluded)
         for number, folder in enumerate(git_folders):
             await copy_tree(folder, layer / f"git-{number}")
         if git_folders:

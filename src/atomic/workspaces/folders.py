@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
@@ -22,6 +23,28 @@ async def copy_tree(source: Path, target: Path) -> None:
     done = await execute(*_COPY, "--", source, target, timeout=None)
     if done.exit_code != 0:
         raise OSError(f"cannot copy {source}: {done.stderr.strip()}")
+
+
+async def copy_tree_without(source: Path, target: Path, excluded: Path) -> None:
+    """Copy a folder, except one inside of it. The paths have no links in them.
+
+    Raises ExecError, OSError.
+    """
+    if not excluded.is_relative_to(source):
+        await copy_tree(source, target)
+        return
+    for entry in await asyncio.to_thread(_make_like, source, target):
+        if not excluded.is_relative_to(entry):
+            await copy_tree(entry, target / entry.name)
+        elif entry != excluded:
+            await copy_tree_without(entry, target / entry.name, excluded)
+
+
+def _make_like(source: Path, target: Path) -> list[Path]:
+    """Make a folder with the mode and times of another one, and return its entries."""
+    target.mkdir()
+    shutil.copystat(source, target)
+    return sorted(source.iterdir())
 
 
 def link_tree(source: Path, target: Path) -> None:

@@ -143,10 +143,10 @@ async def move_branch(repository: Repository, branch: str, new: str, old: str) -
     try:
         await repository.git("update-ref", f"refs/heads/{branch}", new, old)
     except GitError:
-        current = (await repository.git("rev-parse", "--verify", f"refs/heads/{branch}")).strip()
+        current = (await repository.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")).strip()
         if current == new:
             return True  # a process was killed after it had moved the branch
-        if current == old:
+        if current == old or (not current and not old.strip("0")):
             raise
         return False
     return True

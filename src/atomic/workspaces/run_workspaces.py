@@ -47,6 +47,7 @@ BASE = "base"
 CHECKOUT = "checkout"  # the layer of a view of the user's checkout
 TIP = "atomic-tip"  # the branch, in a workspace, that shows the commits of the other tasks
 STARTS = "workspaces"  # the fact with the commit at which each workspace began, by name
+_LINK_TO_COMMIT = "160000"  # the mode of a submodule
 _MAX_NAME = 60  # characters of a task's id in the name of a ref
 ProblemT = TypeVar("ProblemT")
 
@@ -146,6 +147,11 @@ class RunWorkspaces:
     async def _find_reason(self, repository: Repository | None) -> str:
         """Return why workspaces would not be right, or an empty text."""
         if repository is None:
+            if await asyncio.to_thread(_is_git_folder, self._project):
+                raise WorkspaceError(
+                    f"{self._project} is inside of a git folder (a bare repository), which has no files to work on: "
+                    "clone it, and run there"
+                )
             return f"{self._project} is in no git repository"
         commit, _ = await repository.head()
         if commit is None:
@@ -192,12 +198,30 @@ class RunWorkspaces:
         with tempfile.TemporaryDirectory(prefix=temporary_prefix("index")) as folder:
             env = {"GIT_INDEX_FILE": str(Path(folder) / "index"), **_identity(author)}
             await repository.git("read-tree", start, env=env)
-            await repository.git("add", "--all", "--", ":/", env=env)
+            await repository.git("add", "--all", "--", ".", env=env)
+            await self._check_added(repository, start, env)
             tree = (await repository.git("write-tree", env=env)).strip()
             if tree == (await repository.git("rev-parse", f"{start}^{{tree}}")).strip():
                 return start
             message = f"Add uncommitted files\n\nAtomic-Run: {self._run}"
             return (await repository.git("commit-tree", tree, "-p", start, "-m", message, env=env)).strip()
+
+    async def _check_added(self, repository: Repository, start: str, env: Mapping[str, str]) -> None:
+        """Take Atomic's own files out of an index. Raises WorkspaceError if it has a
+        repository inside of the user's, of which git adds only the name of a commit.
+        """
+        home = await asyncio.to_thread(self._all.parent.resolve)
+        if home.is_relative_to(repository.root):
+            own = str(home.relative_to(repository.root))
+            await repository.git("rm", "-r", "--cached", "--quiet", "--ignore-unmatch", "--", own, env=env)
+        words = ("diff-index", "--cached", "-z", "--no-renames", "--raw", "--diff-filter=AT", start)
+        entries = split(await repository.git(*words, env=env))
+        for facts, path in zip(entries[::2], entries[1::2], strict=True):
+            if facts.split(" ")[1] == _LINK_TO_COMMIT:
+                raise WorkspaceError(
+                    f"{path} is a repository of its own, whose files cannot be part of the run's branch: let git "
+                    "ignore it, move it away, or run without --include-uncommitted"
+                )
 
     async def base(self) -> Base:
         """Return the prepared base, and make it again if its folder is gone."""
@@ -605,6 +629,15 @@ class RunWorkspaces:
 
 def _exists(branch: str) -> BranchMovedError:
     return BranchMovedError(f"The branch {branch} exists already: rename it (git branch -m {branch} NAME), then resume")
+
+
+def _is_git_folder(folder: Path) -> bool:
+    """Return whether a folder is in a git folder: agents would work on git's own files."""
+    folder = folder.resolve()
+    return any(
+        (one / "HEAD").is_file() and (one / "objects").is_dir() and (one / "refs").is_dir()
+        for one in (folder, *folder.parents)
+    )
 
 
 def _users_identity() -> dict[str, str]:

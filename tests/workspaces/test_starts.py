@@ -1,0 +1,79 @@
+"""The start of a run's workspaces: what is refused, and what comes along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atomic.config import WorkspaceSettings
+from atomic.git import GitError
+from atomic.workspaces import IsolationError, RunBranch, RunWorkspaces, WorkspaceError
+from tests.support.repositories import commit, git, new_repository, write
+
+RUN = "3f2a9c1e-0000"
+
+
+def workspaces_of(project: Path, home: Path) -> RunWorkspaces:
+    facts: dict[str, Any] = {}
+    return RunWorkspaces(RUN, home, facts, facts.__setitem__, project, WorkspaceSettings())
+
+
+async def test_uncommitted_files_are_the_first_commit_of_the_branch(tmp_path: Path) -> None:
+    project = new_repository(tmp_path / "project", {"a.txt": "one\n", "gone.txt": "x\n"})
+    write(project, {"a.txt": "two\n", "sub/new.txt": "new\n"})
+    (project / "gone.txt").unlink()
+    # Atomic's own files are no work of the user.
+    begun = await workspaces_of(project, project / "home").begin("clone", include_uncommitted=True)
+    assert isinstance(begun, RunBranch)
+    changed = git(project, "diff", "--name-status", begun.start, begun.first)
+    assert changed == "M\ta.txt\nD\tgone.txt\nA\tsub/new.txt\n"
+    assert git(project, "diff", "--cached", "--name-only") == ""
+
+
+async def test_an_inner_repository_cannot_be_included(tmp_path: Path) -> None:
+    project = new_repository(tmp_path / "project")
+    new_repository(project / "inner")
+    spaces = workspaces_of(project, tmp_path / "home")
+    with pytest.raises(WorkspaceError, match="inner is a repository of its own"):
+        await spaces.begin("clone", include_uncommitted=True)
+    assert git(project, "branch", "--list", "atomic/*") == ""
+
+
+async def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", "bare.git")
+    for folder in (tmp_path / "bare.git", tmp_path / "bare.git" / "objects"):
+        with pytest.raises(WorkspaceError, match="clone it, and run there"):
+            await workspaces_of(folder, tmp_path / "home").begin("auto")
+
+
+async def test_a_repository_without_a_commit_is_used_itself(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "project")
+    assert await workspaces_of(tmp_path / "project", tmp_path / "home").begin("auto") == "the repository has no commit"
+    with pytest.raises(IsolationError, match="the repository has no commit"):
+        await workspaces_of(tmp_path / "project", tmp_path / "home").begin("clone")
+
+
+async def test_a_submodule_lets_the_run_work_in_the_checkout(tmp_path: Path) -> None:
+    origin = new_repository(tmp_path / "origin")
+    project = new_repository(tmp_path / "project")
+    git(project, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(origin), "inner")
+    commit(project)
+    reason = await workspaces_of(project, tmp_path / "home").begin("auto")
+    assert reason == "work in the submodule inner could not be kept"
+
+
+async def test_a_branch_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    project = new_repository(tmp_path / "project")
+    (project / ".git" / "refs" / "heads" / "atomic").write_text("in the way\n")
+    with pytest.raises(GitError, match="update-ref"):
+        await workspaces_of(project, tmp_path / "home").begin("clone")
+
+
+async def test_atomics_folder_in_the_project_leads_to_clones(tmp_path: Path) -> None:
+    project = new_repository(tmp_path / "project")
+    begun = await workspaces_of(project, project / "home").begin("auto")
+    assert isinstance(begun, RunBranch)
+    assert begun.kind == "clone"
+    assert "is inside of the project" in begun.reasons[0]
