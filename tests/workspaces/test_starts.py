@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,10 @@ import pytest
 
 from atomic.config import WorkspaceSettings
 from atomic.git import GitError
-from atomic.workspaces import IsolationError, RunBranch, RunWorkspaces, WorkspaceError
+from atomic.workspaces import Isolation, IsolationError, RunBranch, RunWorkspaces, WorkspaceError
 from tests.support.repositories import commit, git, new_repository, write
+from tests.workspaces.kinds import KINDS, kind_name
+from tests.workspaces.places import ADA, REF, Place, shell
 
 RUN = "3f2a9c1e-0000"
 
@@ -77,3 +81,22 @@ async def test_atomics_folder_in_the_project_leads_to_clones(tmp_path: Path) -> 
     assert isinstance(begun, RunBranch)
     assert begun.kind == "clone"
     assert "is inside of the project" in begun.reasons[0]
+
+
+@pytest.fixture
+def other_file_system(tmp_path: Path) -> Generator[Path]:
+    """Return a folder in memory, where the system has one."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else tmp_path) as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("isolation", KINDS, ids=kind_name)
+async def test_workspaces_may_be_on_another_file_system(
+    tmp_path: Path, other_file_system: Path, isolation: Isolation
+) -> None:
+    place = Place(other_file_system, new_repository(tmp_path / "project"), isolation)
+    workspace = await place.workspace()
+    await shell(workspace, "echo new > new.txt")
+    captured = await workspace.capture(place.repository, REF, ADA, "Task 1")
+    assert await shell(await place.workspace("check", captured.result), "cat new.txt") == "new\n"

@@ -32,7 +32,7 @@ _UNFINISHED = {
     "REVERT_HEAD": "revert",
 }
 UNSOLVED = "conflict"
-_ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
+ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 _COPIED = ("config", "shallow", "info/exclude", "info/attributes")
 
 
@@ -80,7 +80,7 @@ class Capture:
             "GIT_DIR": str(self._git_dir),
             "GIT_WORK_TREE": str(view.root),
             "GIT_INDEX_FILE": str(self._git_dir / "index"),
-            _ALTERNATES: os.pathsep.join(map(_as_entry, objects)),
+            ALTERNATES: os.pathsep.join(map(as_list_entry, objects)),
             "GIT_AUTHOR_NAME": author.name,
             "GIT_AUTHOR_EMAIL": author.email,
             "GIT_COMMITTER_NAME": author.name,
@@ -161,7 +161,7 @@ class Capture:
             head = (await self._git("--git-dir", git_dir, "rev-parse", "--verify", "HEAD^{commit}")).strip()
         except GitError:
             return (await self._git("commit-tree", tree, "-m", f"Files of {folder.name}")).strip()
-        self._env[_ALTERNATES] += os.pathsep + _as_entry(f"{git_dir}/objects")
+        self._env[ALTERNATES] += os.pathsep + as_list_entry(f"{git_dir}/objects")
         return (await self._git("commit-tree", tree, "-p", head, "-m", f"Files of {folder.name}")).strip()
 
     def _prepare(self) -> None:
@@ -236,7 +236,7 @@ class Capture:
         return await git_in_view(self._view, *SAFE, *arguments, env=env)
 
 
-def _as_entry(path: Path | str) -> str:
+def as_list_entry(path: Path | str) -> str:
     """Return a path for a list in a variable of git, in quotes: it may have a colon."""
     text = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{text}"'

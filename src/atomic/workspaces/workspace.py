@@ -15,7 +15,7 @@ from atomic.git import GitError, Repository
 from atomic.processes import ExecError
 from atomic.workspaces import lfs
 from atomic.workspaces.base import Base
-from atomic.workspaces.capture import Author, Capture, Captured
+from atomic.workspaces.capture import ALTERNATES, Author, Capture, Captured, as_list_entry
 from atomic.workspaces.copied_paths import copied_paths_of, correct_paths, places_of
 from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import copy_tree, remove_tree
@@ -110,7 +110,13 @@ class Workspace:
         packs = self._exchange / "git" / "objects" / "pack"
         packs.mkdir(parents=True, exist_ok=True)
         orders = f"{commit}\n^{self.base.commit}\n"
-        await repository.git("pack-objects", "--quiet", "--revs", str(packs / "pack"), input=orders)
+        # Git writes packs to its own object folder first, and renames them. The user's
+        # may be on another file system.
+        env = {
+            "GIT_OBJECT_DIRECTORY": str(packs.parent),
+            ALTERNATES: as_list_entry(repository.common_dir / "objects"),
+        }
+        await repository.git("pack-objects", "--quiet", "--revs", str(packs / "pack"), env=env, input=orders)
         target = view.root / ".git" / "objects" / "pack"
         await view.run("cp", "-R", f"{packs}/.", str(target), timeout=TIMEOUT)
         await self._bring_big_files(repository, view, commit)
