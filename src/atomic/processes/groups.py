@@ -126,9 +126,9 @@ def _read_process_file(pid: str, name: str) -> bytes:
         os.close(file)
 
 
-def new_mark() -> dict[str, str]:
+def new_mark(variable: str = _MARK) -> dict[str, str]:
     """Return a variable for the environment of a program, with a unique value."""
-    return {_MARK: uuid.uuid4().hex}
+    return {variable: uuid.uuid4().hex}
 
 
 def mark_in(env: Mapping[str, str]) -> str:
@@ -146,7 +146,8 @@ def find_marked(mark: Mapping[str, str]) -> list[int]:
     """
     if sys.platform != "linux":
         return []
-    variable = mark_in(mark).encode()
+    [(name, value)] = mark.items()
+    variable = f"{name}={value}".encode()
     return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _has_variable(entry, variable)]
 
 

@@ -25,18 +25,22 @@ def remove_leftovers(folder: str | None = None) -> int:
     """Remove the temporary folders of ended processes of this user, and return their
     number.
     """
-    folder = folder or tempfile.gettempdir()
-    try:
-        with os.scandir(folder) as entries:
-            dead = [entry.path for entry in entries if _is_leftover(entry)]
-    except OSError:  # the folder does not exist or is not readable
-        return 0
+    dead = find_leftovers(folder or tempfile.gettempdir())
     if dead:
         import shutil  # most starts find nothing
 
         for path in dead[:MAX_REMOVED]:
             shutil.rmtree(path, ignore_errors=True)
     return min(len(dead), MAX_REMOVED)
+
+
+def find_leftovers(folder: str) -> list[str]:
+    """Return the temporary folders of ended processes of this user."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries if _is_leftover(entry)]
+    except OSError:  # the folder does not exist or is not readable
+        return []
 
 
 def _is_leftover(entry: os.DirEntry[str]) -> bool:

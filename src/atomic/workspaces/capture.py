@@ -73,7 +73,7 @@ class Capture:
         self._start = start or base.commit
         self._git_dir = exchange / "git"
         self._worker = view.root / ".git"
-        self._author = author
+        self._has_worker = True  # its repository can be read
         objects = [base.folder / ".git" / "objects", self._worker / "objects"]
         self._env = {
             **NO_SETTINGS,
@@ -88,6 +88,19 @@ class Capture:
         }
 
     async def run(self, message: str, bundle: Path) -> Captured:
+        """Write a bundle with everything. Raises GitError."""
+        try:
+            return await self._run(message, bundle)
+        except GitError:
+            # An object of the worker's repository may be damaged: keep the files.
+            self._use_files_only()
+            return await self._run(message, bundle)
+
+    def _use_files_only(self) -> None:
+        self._has_worker = False
+        self._env[_ALTERNATES] = _as_entry(self._base.folder / ".git" / "objects")
+
+    async def _run(self, message: str, bundle: Path) -> Captured:
         await asyncio.to_thread(self._prepare)
         head = await self._find_head()
         extra = await self._add_files(self._view.root, self._git_dir / "index")
@@ -232,6 +245,8 @@ class Capture:
         return await git_in_view(self._view, *SAFE, *arguments, env={**self._env, **(env or {})}, cwd=cwd)
 
     async def _ask_worker(self, *arguments: str) -> str:
+        if not self._has_worker:
+            raise GitError(arguments, "the worker's repository is damaged")
         env = {**NO_SETTINGS, "GIT_DIR": str(self._worker), "GIT_WORK_TREE": str(self._view.root)}
         return await git_in_view(self._view, *SAFE, *arguments, env=env)
 

@@ -17,10 +17,11 @@ from atomic.git.calls import run_git
 from atomic.processes import ExecError
 from atomic.workspaces.contents import MAX_SIZE
 from atomic.workspaces.copied_paths import correct_paths, find_copied_paths
+from atomic.workspaces.copy_views import git_folders_outside, open_copy
 from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import copy_tree, copy_tree_without, remove_tree, size_of
 from atomic.workspaces.isolation import Isolation, IsolationKind
-from atomic.workspaces.views import View, open_folder, open_overlay
+from atomic.workspaces.views import View, open_overlay
 
 
 @asynccontextmanager
@@ -29,14 +30,14 @@ async def open_checkout(
 ) -> AsyncGenerator[View]:
     """Open a view of a checkout; what programs write in it is lost at its end.
 
-    `layer` is a folder that does not exist yet. In an overlay, `hidden` folders are
+    `layer` is a folder that does not exist yet. In a private view, `hidden` folders are
     empty. For other kinds the checkout is copied, if it has at most `max_size` bytes.
 
     Raises WorkspaceError.
     """
     await asyncio.to_thread(remove_tree, layer)
     await asyncio.to_thread(layer.mkdir, 0o700, parents=True)
-    git_folders = _git_folders_outside(root)
+    git_folders = git_folders_outside(root)
     try:
         if isolation.kind is IsolationKind.OVERLAY:
             beside = {folder: layer / f"git-{number}" for number, folder in enumerate(git_folders)}
@@ -49,21 +50,10 @@ async def open_checkout(
             # Workspaces may be inside of the checkout, if Atomic's folder is.
             excluded = next((folder for folder in hidden if layer.is_relative_to(folder)), layer)
             copy = await _copy(root, layer, git_folders, max_size, await asyncio.to_thread(excluded.resolve))
-            async with open_folder(copy, root) as view:
+            async with open_copy(copy, root, isolation, hidden=hidden, visible={layer: False}) as view:
                 yield view
     finally:
         await asyncio.to_thread(remove_tree, layer)
-
-
-def _git_folders_outside(root: Path) -> list[Path]:
-    """Return the git folders of a checkout that are not below it."""
-    repository = find_repository(root)
-    if repository is None:
-        return []
-    found = [repository.common_dir]
-    if not repository.git_dir.is_relative_to(repository.common_dir):
-        found.append(repository.git_dir)
-    return [folder for folder in found if not folder.is_relative_to(root)]
 
 
 async def _copy(root: Path, layer: Path, git_folders: Sequence[Path], max_size: int, excluded: Path) -> Path:

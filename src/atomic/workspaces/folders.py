@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,8 +82,34 @@ def size_of(path: Path) -> int:
     return total
 
 
+def make_readable(folder: Path) -> None:
+    """Give the owner the right to read all files and folders below a folder.
+
+    Git leaves out what it cannot read. Raises OSError.
+    """
+    for parent, folders, files in os.walk(folder):
+        for names, wanted in ((folders, 0o700), (files, 0o400)):
+            for name in names:
+                path = os.path.join(parent, name)
+                mode = os.lstat(path).st_mode
+                if (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) and mode & wanted != wanted:
+                    os.chmod(path, stat.S_IMODE(mode) | wanted)
+
+
 def remove_tree(folder: Path) -> None:
-    """Remove a folder with all its content, also read-only folders in it."""
+    """Remove a folder with all its content, also read-only folders in it.
+
+    A program that is being killed may still write a file. Raises OSError.
+    """
+    for last in (False, False, True):
+        try:
+            _remove_once(folder)
+        except OSError as error:
+            if last or error.errno != errno.ENOTEMPTY:
+                raise
+
+
+def _remove_once(folder: Path) -> None:
     if not folder.is_dir():
         return
     for parent, names, _ in os.walk(folder):

@@ -62,7 +62,9 @@ async def tracked_files_in(view: View, commit: str) -> tuple[str, list[str]]:
 async def fetch_bundle(repository: Repository, bundle: Path, ref: str) -> None:
     """Bring the commit of a bundle into the user's repository."""
     words = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(bundle), f"+{OUT}:{ref}")
-    await repository.git("-c", "fetch.fsckObjects=true", *words, env={"GIT_ALLOW_PROTOCOL": "file"})
+    # Git would collect garbage in the user's repository after a fetch.
+    settings = ("-c", "fetch.fsckObjects=true", "-c", "maintenance.auto=false", "-c", "gc.auto=0")
+    await repository.git(*settings, *words, env={"GIT_ALLOW_PROTOCOL": "file"})
     await asyncio.to_thread(bundle.unlink)
 
 

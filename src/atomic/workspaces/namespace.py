@@ -122,7 +122,7 @@ def _make_mount(one: dict[str, Any]) -> None:
     if kind == "overlay":
         _mount_overlay(one)
     elif kind == "bind":
-        _bind(one["source"], at, read_only=False)
+        _bind(one["source"], at, read_only=one["read_only"])
     elif os.path.isdir(at):
         _hide(at, one["visible"])
 
@@ -150,7 +150,8 @@ def _hide(folder: str, visible: list[dict[str, Any]]) -> None:
 
 
 def _bind(source: str, at: str, *, read_only: bool) -> None:
-    _mount(source, at, "", _BIND)
+    # In a user namespace a folder cannot be shown without the mounts below it.
+    _mount(source, at, "", _BIND | _RECURSIVE)
     if read_only:
         # A remount must keep the flags that a user namespace has locked.
         _mount("none", at, "", _BIND | _REMOUNT | _READ_ONLY | _locked_flags(at))

@@ -67,6 +67,7 @@ class RunBranch(msgspec.Struct, frozen=True):
     tip: str  # the commit that Atomic moved the branch to last
     upstream: str = ""  # the user's branch when the run began; empty if HEAD was detached
     own_user: bool = False
+    guarded: bool = False  # a clone: its programs cannot write to the user's checkout
     setup: str = ""  # the command that set the base up
     reasons: tuple[str, ...] = ()  # why other kinds of workspaces do not work here
     landed: tuple[Landed, ...] = ()

@@ -2,8 +2,9 @@
 
 `begin` prepares everything once; a resume finds it again in the facts of the run. The
 folder of a run's workspaces is `$ATOMIC_HOME/workspaces/<run>/`: `base`, and one folder
-for each open workspace. Everything in a workspace is kept in the user's repository,
-below `refs/atomic/<run>/`, before its folder is removed.
+for each open workspace; those for checks and merges are in `temporary`. Everything that
+a worker leaves is kept in the user's repository, below `refs/atomic/<run>/`, before its
+workspace is removed.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import asyncio
 import os
 import re
 import tempfile
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,6 +46,7 @@ from atomic.workspaces.workspace import Workspace
 FOLDER = "workspaces"  # below ATOMIC_HOME
 BASE = "base"
 CHECKOUT = "checkout"  # the layer of a view of the user's checkout
+TEMPORARY = "temporary"  # workspaces in which nothing is worth keeping
 TIP = "atomic-tip"  # the branch, in a workspace, that shows the commits of the other tasks
 STARTS = "workspaces"  # the fact with the commit at which each workspace began, by name
 _LINK_TO_COMMIT = "160000"  # the mode of a submodule
@@ -91,7 +93,7 @@ class RunWorkspaces:
         self._preparing = asyncio.Lock()
         # A sentence about ignored files that were too big, when the base is prepared.
         self.left_out = ""
-        self._fresh: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._numbers = count(1)  # of temporary workspaces
 
     @property
     def branch(self) -> RunBranch | None:
@@ -175,6 +177,7 @@ class RunWorkspaces:
             tip=first,
             upstream=(upstream or "").removeprefix("refs/heads/"),
             own_user=isolation.own_user,
+            guarded=isolation.guarded,
             reasons=isolation.reasons,
             setup="" if self._setup is None else self._setup.name,
         )
@@ -235,6 +238,8 @@ class RunWorkspaces:
                 )
                 self.left_out = contents.left_out(max_size)
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                if self._base is None:
+                    await self._remove_temporary()
                 folder = self._folder / BASE
                 setup = self._setup_in(repository)
                 self._base = await prepare_base(repository, folder, branch.first, branch.name, contents, setup=setup)
@@ -248,10 +253,18 @@ class RunWorkspaces:
             folder = os.curdir
         return Setup(self._setup.written_to(self._folder), self._isolation, folder, self._setup.env)
 
+    async def _remove_temporary(self) -> None:
+        """Remove the temporary workspaces of a process that was killed."""
+        folder = self._folder / TEMPORARY
+        branch = self.required_branch
+        base = Base(Path(branch.root), self._folder / BASE, branch.first)
+        for left in [*folder.iterdir()] if folder.is_dir() else []:
+            await Workspace(base, left, self._isolation).remove()
+
     @property
     def _isolation(self) -> Isolation:
         branch = self.required_branch
-        return Isolation(branch.kind, branch.own_user, branch.reasons)
+        return Isolation(branch.kind, branch.own_user, branch.reasons, branch.guarded)
 
     async def tip(self) -> str:
         """Return the last commit of the run's branch.
@@ -269,7 +282,11 @@ class RunWorkspaces:
             return branch.first
         if current and await self.repository.is_ancestor(branch.tip, current):
             landing = branch.landing
-            if landing is not None and await self.repository.is_ancestor(landing.commit, current):
+            is_landing = landing is not None and await self.repository.is_ancestor(landing.commit, current)
+            branch = self.required_branch
+            if branch.tip == current:  # a task has landed meanwhile
+                return current
+            if landing is not None and is_landing:
                 self._note_landed(landing, current)  # Atomic was killed when it had moved the branch
             else:
                 self._keep(FACT, msgspec.structs.replace(branch, tip=current))
@@ -365,9 +382,12 @@ class RunWorkspaces:
         if not workspace.exists:
             begun = start or at or await self.tip()
             workspace = await self.create(name, at or begun, start=begun)
+        elif workspace.has_unparked_work:
+            await self._park_cut(name, attempt, message)
         start = start or self._starts()[name]
         if former:
             await self.bring_tip(name, await self.tip(), former[-1])
+        workspace.note_work()
         try:
             async with workspace.open() as view:
                 place = OpenWorkspace(name, start, view)
@@ -387,6 +407,7 @@ class RunWorkspaces:
     async def _end(self, name: str, start: str, attempt: int, message: str) -> Work:
         number = attempt or await self._next_attempt(name)
         captured = await self.park(name, number, message)
+        (await self.workspace(name)).note_parked()
         return Work(
             name,
             title=message.partition("\n")[0],
@@ -397,6 +418,16 @@ class RunWorkspaces:
             unfinished=captured.unfinished,
             ref=self.ref(name, number),
         )
+
+    async def _park_cut(self, name: str, attempt: int, message: str) -> None:
+        """Keep what a use of a workspace left that was killed or paused: the next one
+        may delete it.
+        """
+        number = attempt or await self._next_attempt(name)
+        prefix = f"{self.ref(name, number)}-cut-"
+        listed = await self.repository.git("for-each-ref", "--format=%(refname)", os.path.dirname(prefix))
+        cuts = [ref for ref in listed.splitlines() if ref.startswith(prefix)]
+        await self.park(name, f"{number}-cut-{len(cuts) + 1}", message)
 
     async def _next_attempt(self, name: str) -> int:
         """Return a number that is not in use: nothing that is parked is replaced."""
@@ -409,16 +440,23 @@ class RunWorkspaces:
     async def fresh(self, name: str, commit: str) -> AsyncGenerator[View]:
         """Open a new workspace at a commit, and remove it at the end.
 
-        Nothing in it is kept: it is for checks. A second one of the same name waits
-        for the end of the first: two tasks may have made the same commit.
+        Nothing in it is kept: it is for checks. There may be two of the same name: two
+        tasks may have made the same commit.
         """
-        async with self._fresh[name]:
-            workspace = await self._create_in(file_name(f"check-{name}"), commit)
-            try:
-                async with workspace.open() as view:
-                    yield view
-            finally:
-                await workspace.remove()
+        async with self._temporary(f"check-{name}", commit) as workspace, workspace.open() as view:
+            yield view
+
+    @asynccontextmanager
+    async def _temporary(self, name: str, commit: str) -> AsyncGenerator[Workspace]:
+        """Make a workspace that no other has the name of, and remove it at the end."""
+        base = await self.base()
+        folder = self._folder / TEMPORARY / f"{file_name(name)}-{next(self._numbers)}"
+        workspace = Workspace(base, folder, self._isolation, hidden=[self._all])
+        try:
+            await workspace.create(self.repository, commit, branch=self.required_branch.name)
+            yield workspace
+        finally:
+            await workspace.remove()
 
     @asynccontextmanager
     async def checkout(self) -> AsyncGenerator[View]:
@@ -443,19 +481,28 @@ class RunWorkspaces:
             copy.mkdir(exist_ok=True)
             yield copy
 
-    def ref(self, name: str, attempt: int) -> str:
+    def ref(self, name: str, attempt: int | str) -> str:
         """Return the ref that keeps what an attempt left in a workspace."""
         return f"{parked_prefix(self._run)}{file_name(name)}/{attempt}"
 
-    async def park(self, name: str, attempt: int, message: str) -> Captured:
+    async def park(self, name: str, attempt: int | str, message: str) -> Captured:
         """Keep everything in a workspace at the ref of an attempt.
 
-        No program may run in it. `message` is for files that are not committed. Raises
-        WorkspaceError.
+        No program may run in it. `message` is for files that are not committed. Work
+        that the ref keeps already is kept beside it. Raises WorkspaceError.
         """
         workspace = await self.workspace(name)
         repository = self.repository
-        return await workspace.capture(repository, self.ref(name, attempt), await self._author(repository), message)
+        ref = self.ref(name, attempt)
+        former = (await repository.git("for-each-ref", "--format=%(objectname)", ref)).strip()
+        if not former:
+            return await workspace.capture(repository, ref, await self._author(repository), message)
+        beside = f"{ref}-{former[:12]}"
+        await repository.git("update-ref", beside, former)
+        captured = await workspace.capture(repository, ref, await self._author(repository), message)
+        if await _has_same_files(repository, former, captured.parked):
+            await repository.git("update-ref", "-d", beside, former)
+        return captured
 
     async def remove(self, name: str) -> None:
         """Remove a workspace. What `park` did not keep is lost."""
@@ -555,12 +602,9 @@ class RunWorkspaces:
         repository = self.repository
         if await repository.is_ancestor(tip, work.commit):  # nothing was merged meanwhile, or the worker has done it
             return Merged(work.commit, await find_dropped(repository, start=work.start, tip=tip, merged=work.commit))
-        workspace = await self._create_in(f"merge-{file_name(work.name)}", tip)
-        try:
+        async with self._temporary(f"merge-{work.name}", tip) as workspace:
             ref = f"{self.ref(work.name, work.attempt)}-merged"
             return await rebase(repository, workspace, start=work.start, result=work.commit, tip=tip, ref=ref)
-        finally:
-            await workspace.remove()
 
     async def _land(self, landed: Landed) -> bool:
         """Move the run's branch to the commit of a task. Return whether it was still at
@@ -638,6 +682,14 @@ def _is_git_folder(folder: Path) -> bool:
         (one / "HEAD").is_file() and (one / "objects").is_dir() and (one / "refs").is_dir()
         for one in (folder, *folder.parents)
     )
+
+
+async def _has_same_files(repository: Repository, one: str, other: str) -> bool:
+    """Return whether two parked commits and their parents have the same files."""
+    trees = [
+        await repository.git("log", "--no-walk=unsorted", "--format=%T", name, f"{name}^@") for name in (one, other)
+    ]
+    return trees[0] == trees[1]
 
 
 def _users_identity() -> dict[str, str]:

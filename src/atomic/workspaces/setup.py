@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 
 from atomic.processes import ExecError, ExecResult, ExecTimeoutError
+from atomic.workspaces.copy_views import open_copy
 from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.isolation import Isolation, IsolationKind
-from atomic.workspaces.views import View, open_bound, open_folder
+from atomic.workspaces.views import View, open_bound
 
 TIMEOUT = 3600.0  # seconds
 _MAX_OUTPUT = 64 * 1024  # bytes that are kept
@@ -103,7 +104,7 @@ async def run_setup(root: Path, folder: Path, setup: Setup) -> ExecResult:
 def _open(root: Path, folder: Path, isolation: Isolation) -> AbstractAsyncContextManager[View]:
     if isolation.kind is IsolationKind.OVERLAY:
         return open_bound(root, folder, own_user=isolation.own_user)
-    return open_folder(folder, root)
+    return open_copy(folder, root, isolation)
 
 
 def _failure(root: Path, setup: Setup, what: str, output: str) -> WorkspaceError:

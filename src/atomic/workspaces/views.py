@@ -93,29 +93,45 @@ async def open_overlay(
     hidden: Sequence[Path] = (),
     visible: Mapping[Path, bool] | None = None,
     beside: Mapping[Path, Path] | None = None,
+    read_only: Sequence[Path] = (),
+    mark: Mapping[str, str] | None = None,
     keep: bool = True,
 ) -> AsyncGenerator[View]:
     """Show `lower` at `root`, with writes going to the folder `layer`.
 
     `hidden` folders are empty in the view, but for the `visible` ones below them, each
     of which is read-only or not. Writes to a folder of `beside` go to the layer that it
-    names. With `keep=False` a crash of the machine may lose the layers, which is
-    faster. `own_user`: use a user namespace, as programs without root must.
+    names; nothing can write to a `read_only` folder. Programs get the variable `mark`.
+    With `keep=False` a crash of the machine may lose the layers, which is faster.
+    `own_user`: use a user namespace, as programs without root must.
 
     Raises WorkspaceError.
     """
-    mounts = [_overlay(root, lower, layer, own_user=own_user, keep=keep)]
+    mounts = [*map(_read_only, read_only), _overlay(root, lower, layer, own_user=own_user, keep=keep)]
     for folder, other in (beside or {}).items():
         mounts.append(_overlay(folder, folder, other, own_user=own_user, keep=keep))
-    shown = {str(path): is_read_only for path, is_read_only in (visible or {}).items()}
-    for folder in hidden:
-        below = [
-            {"path": path, "read_only": is_read_only}
-            for path, is_read_only in shown.items()
-            if Path(path).is_relative_to(folder)
-        ]
-        mounts.append({"kind": "hide", "at": str(folder), "visible": below})
-    async with _open(root, mounts, own_user=own_user) as view:
+    mounts += _hide(hidden, visible or {})
+    async with _open(root, root, mounts, own_user=own_user, mark=mark) as view:
+        yield view
+
+
+@asynccontextmanager
+async def open_guarded(
+    folder: Path,
+    project: Path,
+    *,
+    own_user: bool,
+    read_only: Sequence[Path],
+    hidden: Sequence[Path] = (),
+    visible: Mapping[Path, bool] | None = None,
+    mark: Mapping[str, str] | None = None,
+) -> AsyncGenerator[View]:
+    """Use a copy of a project where it is; nothing can write to `read_only` folders.
+
+    The other options are those of `open_overlay`. Raises WorkspaceError.
+    """
+    mounts = [*map(_read_only, read_only), *_hide(hidden, visible or {})]
+    async with _open(folder, project, mounts, own_user=own_user, mark=mark) as view:
         yield view
 
 
@@ -125,9 +141,25 @@ async def open_bound(root: Path, folder: Path, *, own_user: bool) -> AsyncGenera
 
     Raises WorkspaceError.
     """
-    mounts = [{"kind": "bind", "at": str(root), "source": str(folder)}]
-    async with _open(root, mounts, own_user=own_user) as view:
+    mounts = [{"kind": "bind", "at": str(root), "source": str(folder), "read_only": False}]
+    async with _open(root, root, mounts, own_user=own_user) as view:
         yield view
+
+
+def _read_only(folder: Path) -> dict[str, Any]:
+    return {"kind": "bind", "at": str(folder), "source": str(folder), "read_only": True}
+
+
+def _hide(hidden: Sequence[Path], visible: Mapping[Path, bool]) -> list[dict[str, Any]]:
+    mounts: list[dict[str, Any]] = []
+    for folder in hidden:
+        below = [
+            {"path": str(path), "read_only": is_read_only}
+            for path, is_read_only in visible.items()
+            if path.is_relative_to(folder)
+        ]
+        mounts.append({"kind": "hide", "at": str(folder), "visible": below})
+    return mounts
 
 
 def _overlay(at: Path, lower: Path, layer: Path, *, own_user: bool, keep: bool) -> dict[str, Any]:
@@ -147,7 +179,14 @@ def _overlay(at: Path, lower: Path, layer: Path, *, own_user: bool, keep: bool) 
 
 
 @asynccontextmanager
-async def _open(root: Path, mounts: Sequence[Mapping[str, Any]], *, own_user: bool) -> AsyncGenerator[View]:
+async def _open(
+    root: Path,
+    project: Path,
+    mounts: Sequence[Mapping[str, Any]],
+    *,
+    own_user: bool,
+    mark: Mapping[str, str] | None = None,
+) -> AsyncGenerator[View]:
     spec = json.dumps({"own_user": own_user, "mounts": mounts})
     async with AsyncExitStack() as stack:
         # Errors of programs in the view are none of the view itself.
@@ -161,16 +200,17 @@ async def _open(root: Path, mounts: Sequence[Mapping[str, Any]], *, own_user: bo
         if not said.isdigit():
             reason = said.removeprefix("error ") or holder.stderr_tail.rpartition("\n")[2]
             raise WorkspaceError(f"A private view of {root} cannot be made: {reason}")
-        yield View(root, root, first=int(said))
+        yield View(root, project, first=int(said), mark=mark)
 
 
 @asynccontextmanager
-async def open_folder(folder: Path, project: Path) -> AsyncGenerator[View]:
-    """Use a copy of a project as it is.
+async def open_folder(folder: Path, project: Path, *, mark: Mapping[str, str] | None = None) -> AsyncGenerator[View]:
+    """Use a copy of a project as it is, where no private view can be made.
 
-    At the end, processes started in the view are killed.
+    Programs can write to the project by its absolute path. At the end, processes that
+    have the variable `mark` are killed.
     """
-    mark = new_mark()
+    mark = mark or new_mark()
     try:
         yield View(folder, project, mark=mark)
     finally:

@@ -7,22 +7,28 @@ below `refs/atomic/` before the workspace is removed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from atomic.git import GitError, Repository
-from atomic.processes import ExecError
+from atomic.processes import ExecError, end_marked, new_mark
 from atomic.workspaces import lfs
 from atomic.workspaces.base import Base
 from atomic.workspaces.capture import ALTERNATES, Author, Capture, Captured, as_list_entry
 from atomic.workspaces.copied_paths import copied_paths_of, correct_paths, places_of
+from atomic.workspaces.copy_views import git_folders_outside, open_copy
 from atomic.workspaces.errors import WorkspaceError
-from atomic.workspaces.folders import copy_tree, remove_tree
+from atomic.workspaces.folders import copy_tree, make_readable, remove_tree
 from atomic.workspaces.git_in_view import NO_SETTINGS, OUT, SAFE, TIMEOUT, fetch_bundle, git_in_view
 from atomic.workspaces.isolation import Isolation, IsolationKind
 from atomic.workspaces.rebasing import Conflict, Rebase
-from atomic.workspaces.views import View, open_folder, open_overlay
+from atomic.workspaces.views import View, open_overlay
+
+MARK = "ATOMIC_WORKSPACE"  # a variable that all programs in a workspace have
+_BIG_FILES = "in-lfs"
+_UNPARKED = "unparked"
 
 
 class Workspace:
@@ -35,7 +41,7 @@ class Workspace:
     def __init__(self, base: Base, folder: Path, isolation: Isolation, *, hidden: Sequence[Path] = ()) -> None:
         """Describe a workspace in `folder`; no file is written yet.
 
-        `hidden` folders are empty for processes in an overlay.
+        `hidden` folders are empty for processes in a private view.
         """
         self.base = base
         self.folder = folder
@@ -61,6 +67,11 @@ class Workspace:
         return self.folder / self.base.root.name
 
     @property
+    def _written(self) -> Path:
+        """Return the folder that has all files which programs have written."""
+        return self.folder / "upper" if self.is_overlay else self._copy
+
+    @property
     def _exchange(self) -> Path:
         return self.folder / "exchange"
 
@@ -72,6 +83,11 @@ class Workspace:
     def _start(self) -> str:
         """Return the commit at which the workspace began; empty if that is not known."""
         return self._ready.read_text() if self.exists else ""
+
+    @property
+    def _owner(self) -> Path:
+        """Return the file that names who has the workspace open: process and mark."""
+        return self.folder / "owner"
 
     async def create(self, repository: Repository, commit: str, *, branch: str = "") -> None:
         """Make the workspace with a commit of the user's repository checked out.
@@ -125,7 +141,7 @@ class Workspace:
         found = await lfs.find_objects(repository, self.base.commit, commit, lfs.objects_in(self.base.folder / ".git"))
         if not found:
             return
-        staged = self._exchange / "in-lfs"
+        staged = self._exchange / _BIG_FILES
         await asyncio.to_thread(lfs.stage_objects, found, staged)
         target = str(lfs.objects_in(view.root / ".git"))
         copy = 'mkdir -p "$2" && cp -R "$1/." "$2"'
@@ -137,7 +153,7 @@ class Workspace:
     @property
     def _workers_git(self) -> Path:
         """Return the worker's git folder, in an overlay only what was written to it."""
-        return (self.folder / "upper" if self.is_overlay else self._copy) / ".git"
+        return self._written / ".git"
 
     def open(self) -> AbstractAsyncContextManager[View]:
         """Start programs in the workspace; at the end of the context all have ended.
@@ -150,16 +166,73 @@ class Workspace:
         objects = self.base.folder / ".git" / "objects"
         return self._open({self._exchange: False, objects: True})
 
-    def _open(self, visible: Mapping[Path, bool]) -> AbstractAsyncContextManager[View]:
+    @asynccontextmanager
+    async def _open(self, visible: Mapping[Path, bool]) -> AsyncGenerator[View]:
+        await self.end_former()
+        if self._owner.exists():  # this process has it open
+            async with self._view(visible, new_mark(MARK)) as view:
+                yield view
+            return
+        await asyncio.to_thread(self._clear)
+        mark = new_mark(MARK)
+        self._owner.write_text(f"{os.getpid()} {mark[MARK]}", encoding="ascii")
+        try:
+            async with self._view(visible, mark) as view:
+                yield view
+        finally:
+            self._owner.unlink(missing_ok=True)
+
+    @property
+    def has_unparked_work(self) -> bool:
+        """Return whether programs have worked in it since `note_parked`."""
+        return (self.folder / _UNPARKED).exists()
+
+    def note_work(self) -> None:
+        """Note that programs will work in it."""
+        (self.folder / _UNPARKED).touch()
+
+    def note_parked(self) -> None:
+        """Note that everything in it is kept."""
+        (self.folder / _UNPARKED).unlink(missing_ok=True)
+
+    async def end_former(self) -> None:
+        """End the programs of a process of Atomic that was killed while it had the
+        workspace open.
+
+        They may still write for a moment after its death.
+        """
+        try:
+            pid, mark = self._owner.read_text(encoding="ascii").split()
+        except FileNotFoundError:
+            return
+        except ValueError:  # it was killed before it had written the file
+            self._owner.unlink(missing_ok=True)
+            return
+        if int(pid) != os.getpid():
+            await end_marked({MARK: mark})
+            self._owner.unlink(missing_ok=True)
+
+    def _clear(self) -> None:
+        """Remove what killed programs have left: no program runs now."""
+        for path in self._exchange.glob("out.bundle*"):
+            path.unlink()
+        remove_tree(self._exchange / _BIG_FILES)
+        _remove_locks(self._exchange / "git")
+        _remove_locks(self._workers_git)
+
+    def _view(self, visible: Mapping[Path, bool], mark: Mapping[str, str]) -> AbstractAsyncContextManager[View]:
+        root = self.base.root
         if not self.is_overlay:
-            return open_folder(self._copy, self.base.root)
+            return open_copy(self._copy, root, self._isolation, hidden=self._hidden, visible=visible, mark=mark)
         return open_overlay(
-            self.base.root,
+            root,
             self.base.folder,
             self.folder,
             own_user=self._isolation.own_user,
             hidden=self._hidden,
             visible=visible,
+            read_only=git_folders_outside(root),
+            mark=mark,
         )
 
     async def capture(self, repository: Repository, ref: str, author: Author, message: str) -> Captured:
@@ -172,6 +245,7 @@ class Workspace:
         """
         bundle = self._exchange / "out.bundle"
         try:
+            await asyncio.to_thread(make_readable, self._written)
             async with self._open_with_exchange() as view:
                 capture = Capture(view, self.base, self._exchange, author, start=self._start)
                 captured = await capture.run(message, bundle)
@@ -203,7 +277,7 @@ class Workspace:
                 await git_in_view(view, *SAFE, "update-ref", OUT, done)
                 await git_in_view(view, *SAFE, "bundle", "create", "--quiet", str(bundle), OUT, f"^{onto}")
             await fetch_bundle(repository, bundle, ref)
-        except (GitError, ExecError) as error:
+        except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"Commit {result[:12]} cannot be merged: {error}") from error
         return done
 
@@ -221,7 +295,7 @@ class Workspace:
                 if (await git_in_view(view, *SAFE, "rev-parse", "--symbolic-full-name", "HEAD")).strip() == ref:
                     await git_in_view(view, *SAFE, "update-ref", "--no-deref", "HEAD", head)
                 await git_in_view(view, *SAFE, "update-ref", ref, commit)
-        except (GitError, ExecError) as error:
+        except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"Commit {commit[:12]} cannot be shown in {self.folder}: {error}") from error
 
     async def settle(self, repository: Repository, commit: str) -> None:
@@ -236,10 +310,23 @@ class Workspace:
                 await self._bring(repository, view, commit)
                 await git_in_view(view, *SAFE, "update-ref", "HEAD", commit)
                 await git_in_view(view, *SAFE, "read-tree", commit)
-        except (GitError, ExecError) as error:
+        except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"Commit {commit[:12]} cannot be continued in {self.folder}: {error}") from error
 
     async def remove(self) -> None:
         """Remove the folder of the workspace. What `capture` did not keep is lost."""
+        await self.end_former()
         self._ready.unlink(missing_ok=True)
         await asyncio.to_thread(remove_tree, self.folder)
+
+
+def _remove_locks(git: Path) -> None:
+    """Remove the locks in a git folder, whose owners were killed."""
+    if git.is_symlink():  # by a worker, to another repository
+        return
+    for folder, folders, names in os.walk(git):
+        if folder == str(git) and "objects" in folders:
+            folders.remove("objects")
+        for name in names:
+            if name.endswith(".lock"):
+                os.unlink(os.path.join(folder, name))
