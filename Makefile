@@ -105,8 +105,8 @@ screenshots: setup ## draw the screenshots of the documentation
 torture: setup ## kill and resume a run N times: make torture N=200 SEED=1
 	$(PY) tests/torture/run.py --runs $(N) --seed $(SEED)
 
-torture-ralph: setup ## kill Ralph and its agents N times: make torture-ralph N=200 SEED=1
-	$(PY) tests/torture/ralph.py --runs $(N) --seed $(SEED)
+torture-ralph: setup ## kill Ralph and its agents N times: make torture-ralph N=200 SEED=1 ISOLATE=overlay
+	$(PY) tests/torture/ralph.py --runs $(N) --seed $(SEED) --isolate $(or $(ISOLATE),all)
 
 bench: setup ## measure side by side with the others, and judge the time limits of the tests
 	ATOMIC_JUDGE_TIMES=1 $(PY) -m pytest -m timed

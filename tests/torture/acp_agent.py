@@ -14,20 +14,23 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 LAYERS = (4, 5, 6, 5, 4)
+FEWER_LAYERS = (2, 6, 2)  # with workspaces, of which each takes a second of the processor
 BREAKS = ("t12", "t33")  # their first attempt writes a file that fails the check
 POLISH = "work/polish.txt"  # the file that the reviewer requests
 GATE = "! grep -rqs BROKEN work"
 PAUSE = 0.02  # minimum seconds of a turn, so that it can be interrupted
+DRAFTS = "drafts"  # a folder for files that are never committed, and are there only during a turn
 
 
-def plan() -> list[dict[str, Any]]:
-    """Return 24 tasks; each depends on one to three tasks of the layer before it."""
+def plan(layers: Sequence[int] = LAYERS) -> list[dict[str, Any]]:
+    """Return the tasks; each depends on one to three tasks of the layer before it."""
     tasks: list[dict[str, Any]] = []
     before: list[str] = []
-    for layer, size in enumerate(LAYERS):
+    for layer, size in enumerate(layers):
         ids = [f"t{layer}{place}" for place in range(size)]
         for place, id in enumerate(ids):
             blockers = sorted({before[(place + step) % len(before)] for step in range(1 + place % 3)}) if before else []
@@ -36,10 +39,15 @@ def plan() -> list[dict[str, Any]]:
     return tasks
 
 
+def agent_number(mark: str) -> int:
+    """Return a number of an agent that it has inside and outside of a workspace."""
+    return int(mark[:12], 16)
+
+
 class Turn:
     """One turn: the facts in its first line, and its working folder."""
 
-    def __init__(self, prompt: str, cwd: str, ledger: int, pause: float) -> None:
+    def __init__(self, prompt: str, cwd: str, ledger: int, pause: float, *, drafts: bool) -> None:
         words = prompt.partition("\n")[0].strip("[]").split()
         facts = dict(word.split("=", 1) for word in words if "=" in word)
         self.role = facts.get("role", "")
@@ -48,10 +56,18 @@ class Turn:
         self._cwd = cwd
         self._ledger = ledger
         self._pause = pause
+        self._drafts = drafts
+        self._tasks = plan(FEWER_LAYERS if drafts else LAYERS)
 
     def play(self) -> str:
         self._witness("begin")
+        if self._drafts:
+            self._delete_drafts()  # of a killed agent, which Atomic must have kept
+            self._write_draft()
         answer = {"planner": self._plan, "reviewer": self._review, "fixer": self._fix}.get(self.role, self._work)()
+        if self._drafts:
+            self._witness("tidy")
+            self._delete_drafts()
         self._witness("end")
         self.may_die("before")
         return answer
@@ -63,8 +79,21 @@ class Turn:
             os.unlink(order)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _witness(self, what: str) -> None:
-        line = {"what": what, "role": self.role, "task": self.task, "attempt": self.attempt, "pid": os.getpid()}
+    def _write_draft(self) -> None:
+        text = f"{self.role} {self.task} {self.attempt} {os.environ['ATOMIC_MARK']} {time.time_ns()}"
+        self._write(f"{DRAFTS}/{time.time_ns()}.txt", text)
+        self._witness("draft", text)
+
+    def _delete_drafts(self) -> None:
+        folder = os.path.join(self._cwd, DRAFTS)
+        if os.path.isdir(folder):
+            for name in os.listdir(folder):
+                os.unlink(os.path.join(folder, name))
+            os.rmdir(folder)
+
+    def _witness(self, what: str, text: str = "") -> None:
+        line = {"what": what, "role": self.role, "task": self.task, "attempt": self.attempt}
+        line |= {"agent": agent_number(os.environ["ATOMIC_MARK"]), "text": text}
         os.write(self._ledger, json.dumps(line).encode() + b"\n")
         os.fsync(self._ledger)
 
@@ -72,10 +101,10 @@ class Turn:
 
     def _plan(self) -> str:
         time.sleep(PAUSE)
-        return json.dumps({"tasks": plan()})
+        return json.dumps({"tasks": self._tasks})
 
     def _work(self) -> str:
-        for blocker in next(task["blocked_by"] for task in plan() if task["id"] == self.task):
+        for blocker in next(task["blocked_by"] for task in self._tasks if task["id"] == self.task):
             if not self._has(f"work/{blocker}.txt"):
                 self._witness("early")
         name = f"work/{self.task}.txt"
@@ -100,7 +129,7 @@ class Turn:
 
     def _review(self) -> str:
         time.sleep(self._pause)
-        parts = [f"work/{task['id']}.txt" for task in plan()]
+        parts = [f"work/{task['id']}.txt" for task in self._tasks]
         findings = [_finding(f"{part} is missing", 0, part) for part in parts if not self._has(part)]
         if not self._has(POLISH):
             findings += [_finding(f"{POLISH} is missing", 1, parts[0]), _finding("The parts are short", 3, parts[1])]
@@ -135,6 +164,12 @@ class Turn:
         # The index may also hold files that a killed agent added.
         if self._git("diff", "--cached", "--quiet", may_fail=True):
             self._git("commit", "--quiet", "--no-verify", "-m", subject)
+            self._witness("commit", self._head())
+
+    def _head(self) -> str:
+        """Return the last commit, as git has it in its files."""
+        head = _read(os.path.join(self._cwd, ".git", "HEAD")).split()[-1]
+        return _read(os.path.join(self._cwd, ".git", head)).strip()
 
     def _git(self, *words: str, may_fail: bool = False) -> int:
         _, status = os.waitpid(os.posix_spawnp("git", ["git", "-C", self._cwd, *words], os.environ), 0)
@@ -179,7 +214,7 @@ def send(message: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def main(ledger_path: str, pause: float = PAUSE) -> None:
+def main(ledger_path: str, pause: float = PAUSE, *, drafts: bool = False) -> None:
     ledger = os.open(ledger_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     cwd = os.getcwd()
     session = "torture"
@@ -197,7 +232,7 @@ def main(ledger_path: str, pause: float = PAUSE) -> None:
             case "session/prompt":
                 # The parts before the last one are instructions for the whole session.
                 prompt = params["prompt"][-1]["text"]
-                turn = Turn(prompt, cwd, ledger, pause)
+                turn = Turn(prompt, cwd, ledger, pause, drafts=drafts)
                 text = turn.play()
                 said = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
                 send({"method": "session/update", "params": {"sessionId": session, "update": said}})
@@ -215,4 +250,4 @@ if __name__ == "__main__":
     if "--version" in sys.argv:
         print("torture 1.0.0")
     else:
-        main(sys.argv[1], *map(float, sys.argv[2:]))
+        main(sys.argv[1], *map(float, sys.argv[2:3]), drafts="--drafts" in sys.argv)

@@ -1,11 +1,12 @@
 """Kill Ralph, its agents or both at random moments, and count what breaks.
 
-    python tests/torture/ralph.py --runs 200 --seed 7
+    python tests/torture/ralph.py --runs 200 --seed 7 --isolate overlay
 
-Each case is `atomic run ralph` with 24 tasks and six workers in its own repository. It is
-killed with SIGKILL one to three times and resumed until the run ends. The counts come from
-outside: the agents' ledger, the run's folder, the repository and the processes. All of
-them except kills, resumes and stalls must be zero.
+Each case is `atomic run ralph` with six workers in its own repository. It is killed with
+SIGKILL one to three times, at a random time or when it does a certain thing, and resumed until
+the run ends. With `--isolate none` all workers share the checkout. The counts come from
+outside: the agents' ledger, the run's folder, the repository, the checkout and the processes.
+All of them except kills, resumes and stalls must be zero.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,16 +32,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import msgspec
 
 import atomic
+from tests.support.checkouts import checkout_state
 from tests.torture.acp_agent import GATE, PAUSE
 from tests.torture.ralph_facts import (
     PLANNED,
+    PLANNED_IN_WORKSPACES,
     Known,
     Ledger,
     Orphans,
     agents,
     evidence,
     family,
+    left_folders,
+    lost_work,
     masked,
+    number_of,
+    processes_in,
     record_of,
     session_in,
     statuses,
@@ -49,12 +57,37 @@ AGENT = Path(__file__).with_name("acp_agent.py")
 SOURCE = Path(atomic.__file__).parents[1]
 GOAL = "Write the parts, each in a file of its own."
 FLAGS = ("--workers", "6", "--max-iterations", "0", "--agent", "acp:torture", "--verify", GATE)
-PATIENCE = 240.0  # seconds; a process that takes longer hangs
+KINDS = ("overlay", "clone", "none")
+PATIENCE = 900.0  # seconds; a process that takes longer hangs
 ORPHANED = 10.0  # seconds until the last child of a killed process must be dead
 MOST_LIVES = 12
 
 Victim = Literal["atomic", "agent", "both"]
 VICTIMS: tuple[Victim, ...] = ("atomic", "agent", "both")
+# Files and folders that exist for a moment, below the folder of the case. They show what
+# Atomic does; the number says how many of them a kill waits for.
+_SPACES = "home/.atomic/workspaces"
+SIGHTS: Mapping[str, tuple[str, int]] = {
+    "self-test": (f"{_SPACES}/atomic-test-*", 1),
+    "set-up": (f"{_SPACES}/*/base.unfinished", 1),
+    "workspace": (f"{_SPACES}/*/task-*/exchange", 10),
+    "check": (f"{_SPACES}/*/temporary/check-*/owner", 10),
+    "rebase": (f"{_SPACES}/*/temporary/merge-*/owner", 5),
+    "parking": (f"{_SPACES}/*/task-*/exchange/out.bundle*", 10),
+    "parked": ("project/.git/refs/atomic/*/*/*", 10),
+    "branch": ("project/.git/refs/heads/atomic/*", 1),
+    "landed": ("project/.git/refs/atomic/*/*/*-merged", 5),
+}
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Who is killed when: at a part of the usual time, or when the n-th sight is there."""
+
+    moment: float
+    victim: Victim
+    sight: str = ""
+    number: int = 1
 
 
 @dataclass
@@ -70,6 +103,8 @@ class Tally:
     orphans: int = 0
     wrong_ends: int = 0
     wrong_reports: int = 0
+    touched: int = 0  # files of the user's checkout
+    left: int = 0  # folders of workspaces
 
     def add(self, other: Tally) -> None:
         for field in fields(self):
@@ -77,21 +112,25 @@ class Tally:
 
     @property
     def clean(self) -> bool:
-        return not (self.lost or self.repeated or self.orphans or self.wrong_ends or self.wrong_reports)
+        return not any(getattr(self, name) for name in _MUST_BE_ZERO)
 
     def __str__(self) -> str:
         return (
             f"{self.runs} runs, {self.kills} kills, {self.resumes} resumes, {self.stalls} stalls: {self.lost} lost, "
             f"{self.repeated} repeated, {self.orphans} orphans, {self.wrong_ends} wrong ends, "
-            f"{self.wrong_reports} wrong reports"
+            f"{self.wrong_reports} wrong reports, {self.touched} touched, {self.left} left behind"
         )
+
+
+_MUST_BE_ZERO = ("lost", "repeated", "orphans", "wrong_ends", "wrong_reports", "touched", "left")
 
 
 class Stage:
     """A home folder, a repository, and the agents' ledger outside of both."""
 
-    def __init__(self, folder: Path, *, pause: float = PAUSE) -> None:
+    def __init__(self, folder: Path, *, pause: float = PAUSE, isolate: str = "none") -> None:
         self.folder = folder
+        self.isolate = isolate
         self.home = folder / "home"
         self.project = folder / "project"
         self.atomic_home = self.home / ".atomic"
@@ -100,10 +139,26 @@ class Stage:
         self.ledger = Ledger(folder / "ledger" / "turns.jsonl")
         self.env = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": str(SOURCE)}
         command = [sys.executable, "-I", "-S", str(AGENT), str(self.ledger.path), str(pause)]
+        if self.is_isolated:
+            command.append("--drafts")
         (self.atomic_home / "config.toml").write_text(
             f"[acp.torture]\ncommand = {msgspec.json.encode(command).decode()}\n"
         )
         self._make_repository()
+
+    @property
+    def is_isolated(self) -> bool:
+        return self.isolate != "none"
+
+    @property
+    def planned(self) -> frozenset[str]:
+        return PLANNED_IN_WORKSPACES if self.is_isolated else PLANNED
+
+    @property
+    def commit(self) -> str:
+        """Return the name of the last commit of the run."""
+        session = self.session
+        return f"atomic/{session.name[:8]}" if self.is_isolated and session is not None else "HEAD"
 
     def _make_repository(self) -> None:
         (self.project / "README.md").write_text("Parts.\n")
@@ -114,6 +169,9 @@ class Stage:
             )
         self.git("add", ".")
         self.git("commit", "--quiet", "-m", "Begin")
+        if self.is_isolated:
+            (self.project / "draft.txt").write_text("The user's own, not committed.\n")
+            (self.project / "README.md").write_text("Parts, and the user's own change.\n")
 
     def git(self, *words: str) -> str:
         done = subprocess.run(
@@ -127,7 +185,9 @@ class Stage:
 
     def next_command(self) -> list[str]:
         session = self.session
-        words = ["run", "ralph", *FLAGS, "--json", GOAL] if session is None else ["resume", session.name, "--json"]
+        words = ["run", "ralph", *FLAGS, "--isolate", self.isolate, "--json", GOAL]
+        if session is not None:
+            words = ["resume", session.name, "--json"]
         return [sys.executable, "-m", "atomic", *words]
 
 
@@ -145,6 +205,17 @@ class Life:
             self.process = subprocess.Popen(
                 stage.next_command(), cwd=stage.project, env=stage.env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
+
+    def runs_until(self, folder: Path, sight: str, number: int) -> bool:
+        """Wait until so many files were seen; return False if the process ends first."""
+        seen: set[Path] = set()
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until and self.process.poll() is None:
+            seen.update(folder.glob(sight))
+            if len(seen) >= number:
+                return True
+            time.sleep(0.001)
+        return False
 
     def runs_for(self, seconds: float) -> bool:
         try:
@@ -171,8 +242,9 @@ class Life:
 class Case:
     """One run, its kills, and the facts about it that are visible from outside."""
 
-    def __init__(self, folder: Path, seed: int, reference: str | None) -> None:
-        self.stage = Stage(folder)
+    def __init__(self, folder: Path, seed: int, isolate: str, reference: str | None) -> None:
+        self.stage = Stage(folder, isolate=isolate)
+        self._before = checkout_state(self.stage.project)
         self.seed = seed
         self._reference = reference
         self.tally = Tally(runs=1)
@@ -192,14 +264,18 @@ class Case:
         self.tally.resumes += "resume" in life.process.args  # pyright: ignore[reportOperatorIssue]  # a list here
         return life
 
-    def play(self, kills: Sequence[tuple[float, Victim]], usual: float) -> None:
+    def play(self, kills: Sequence[Kill], usual: float) -> None:
         """Run through all kills, then until the run ends."""
         life = self.begin_life()
-        for moment, victim in kills:
-            left = 1 - len(life.known.completed) / (len(PLANNED) + 1)
-            if not life.runs_for(moment * usual * max(left, 0.25)):
+        for kill in kills:
+            left = 1 - len(life.known.completed) / (len(self.stage.planned) + 1)
+            if kill.sight:
+                is_alive = life.runs_until(self.stage.folder, SIGHTS[kill.sight][0], kill.number)
+            else:
+                is_alive = life.runs_for(kill.moment * usual * max(left, 0.25))
+            if not is_alive:
                 break
-            self._strike(life, victim)
+            self._strike(life, kill.victim)
             if life.is_killed:
                 self._check_turns(life)
                 life = self.begin_life()
@@ -209,15 +285,16 @@ class Case:
     def _strike(self, life: Life, victim: Victim) -> None:
         if victim != "atomic" and (agent := self._find_agent(life)):
             self._agents_killed += 1
-            self._unheard.add(agent)
+            self._unheard.add(number_of(agent))
             self.tally.kills += victim == "agent"
             os.kill(agent, signal.SIGKILL)
         if victim != "agent":
             self.orphans.expect_end_of(family(self.stage.home, life.process.pid))
+            self.orphans.expect_end_of(processes_in(self.stage.folder))
             self.tally.kills += life.process.poll() is None
             life.kill()
             # On a busy machine its agents survive briefly and write into the next process's ledger.
-            self._unheard.update(pid for pid, _ in family(self.stage.home))
+            self._unheard.update(number_of(pid) for pid, _ in family(self.stage.home))
 
     def _find_agent(self, life: Life) -> int:
         """Return the id of a running agent, or 0 if none starts within two seconds."""
@@ -276,7 +353,7 @@ class Case:
     def check_end(self) -> None:
         session = self.stage.session
         if session is None:
-            self.tally.lost += len(PLANNED)
+            self.tally.lost += len(self.stage.planned)
             self.complain("there is no session")
             return
         undone = self._undone(session)
@@ -288,21 +365,35 @@ class Case:
         self._check_report(session)
         left = self._left_alive()
         self.tally.orphans += len(left)
+        if self.stage.is_isolated:
+            self._check_workspaces()
+
+    def _check_workspaces(self) -> None:
+        """Check the user's checkout, the work of all agents, and the folders."""
+        touched = self._before.changes_to(checkout_state(self.stage.project))
+        lost = lost_work(self.stage.ledger.since(0), self.stage.git)
+        left = left_folders(self.stage.atomic_home)
+        self.tally.touched += len(touched)
+        self.tally.lost += len(lost)
+        self.tally.left += len(left)
+        for word, found in (("touched", touched), ("lost work", lost), ("left behind", left)):
+            if found:
+                self.complain(f"{word}: {found}")
 
     def _undone(self, session: Path) -> list[str]:
         """Return the tasks that are not completed, not proven, or not in the last commit."""
         done = statuses(session)
         proofs = evidence(session)
-        committed = set(self.stage.git("ls-tree", "--name-only", "HEAD", "work/").split())
-        changed = self.stage.git("status", "--porcelain")
+        committed = set(self.stage.git("ls-tree", "--name-only", self.stage.commit, "work/").split())
+        changed = "" if self.stage.is_isolated else self.stage.git("status", "--porcelain")
         if changed:
             self.complain(f"not committed: {changed}")
         return sorted(
             id
-            for id in PLANNED | done.keys()
+            for id in self.stage.planned | done.keys()
             if done.get(id) != "completed"
             or not self._is_proven(id, proofs.get(id, {}))
-            or (id in PLANNED and f"work/{id}.txt" not in committed)
+            or (id in self.stage.planned and f"work/{id}.txt" not in committed)
             or f"work/{id}.txt" in changed
         )
 
@@ -320,6 +411,7 @@ class Case:
 
     def _left_alive(self) -> list[int]:
         self.orphans.expect_end_of(family(self.stage.home))
+        self.orphans.expect_end_of(processes_in(self.stage.folder))
         left = self.orphans.left()
         for pid in left:
             self.complain(f"process {pid} is left: {Path(f'/proc/{pid}/cmdline').read_bytes()}")
@@ -335,23 +427,37 @@ def _difference(one: str, other: str) -> str:
     )
 
 
-def run_case(seed: int, usual: float, reference: str, keep: Path | None) -> Tally:
-    """Run one case with one to three kills."""
+def choose_kills(seed: int, isolate: str) -> list[Kill]:
+    """Return one to three kills; with workspaces half of them wait for a sight."""
     choose = random.Random(seed)
-    kills: list[tuple[float, Victim]] = [(choose.random(), choose.choice(VICTIMS)) for _ in range(choose.randint(1, 3))]
+    kills: list[Kill] = []
+    for _ in range(choose.randint(1, 3)):
+        kill = Kill(choose.random(), choose.choice(VICTIMS))
+        if isolate != "none" and choose.random() < 0.5:
+            sight = choose.choice(list(SIGHTS))
+            kill = replace(kill, sight=sight, number=choose.randint(1, SIGHTS[sight][1]))
+        kills.append(kill)
+    return kills
+
+
+def run_case(seed: int, isolate: str, usual: float, reference: str, keep: Path | None) -> Tally:
+    """Run one case with one to three kills."""
+    kills = choose_kills(seed, isolate)
     with tempfile.TemporaryDirectory(prefix="atomic-torture-") as folder:
-        case = Case(Path(folder).resolve(), seed, reference)
+        case = Case(Path(folder).resolve(), seed, isolate, reference)
         case.play(kills, usual)
         case.check_end()
+        if not case.tally.clean:
+            case.complain(f"kills: {kills}")
         if keep is not None and (case.tally.stalls or not case.tally.clean):
             shutil.copytree(folder, keep / f"seed-{seed}", symlinks=True, dirs_exist_ok=True)
         return case.tally
 
 
-def undisturbed(seed: int) -> tuple[float, str]:
+def undisturbed(seed: int, isolate: str) -> tuple[float, str]:
     """Return the duration and the report of a run without kills."""
     with tempfile.TemporaryDirectory(prefix="atomic-torture-") as folder:
-        case = Case(Path(folder).resolve(), seed, None)
+        case = Case(Path(folder).resolve(), seed, isolate, None)
         begin = time.monotonic()
         case.play([], 0.0)
         usual = time.monotonic() - begin
@@ -361,12 +467,15 @@ def undisturbed(seed: int) -> tuple[float, str]:
         return usual, case.report
 
 
-def torture(runs: int, seed: int, *, jobs: int = 2, keep: Path | None = None, report: bool = False) -> Tally:
+def torture(
+    runs: int, seed: int, *, isolate: str = "none", jobs: int = 2, keep: Path | None = None, report: bool = False
+) -> Tally:
     """Run all cases; a seed determines the kills, as far as timing allows."""
-    usual, reference = undisturbed(seed)
+    usual, reference = undisturbed(seed, isolate)
+    run = partial(run_case, isolate=isolate, usual=usual, reference=reference, keep=keep)
     total = Tally()
     with ProcessPoolExecutor(jobs) as pool:
-        cases = pool.map(run_case, seeds(runs, seed), [usual] * runs, [reference] * runs, [keep] * runs)
+        cases = pool.map(run, seeds(runs, seed))
         for done, tally in enumerate(cases, 1):
             total.add(tally)
             if report and done % 10 == 0:
@@ -378,15 +487,33 @@ def seeds(runs: int, seed: int) -> Iterator[int]:
     yield from (seed * 1_000_003 + number for number in range(runs))
 
 
+def _shares(isolate: str, runs: int) -> Iterator[tuple[str, int]]:
+    """Yield each kind with its number of runs. Most have workspaces, as most users do."""
+    if isolate != "all":
+        yield isolate, runs
+        return
+    shared = runs // 10
+    clones = (runs - shared) // 2
+    yield from (("overlay", runs - shared - clones), ("clone", clones), ("none", shared))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Kill Ralph and its agents at random instants; count what that broke.")
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--isolate", choices=[*KINDS, "all"], default="all", help="one kind, or the runs in equal parts"
+    )
     parser.add_argument("--keep", type=Path, help="copy the folders of runs that went wrong to this one")
     options = parser.parse_args()
     begin = time.monotonic()
-    total = torture(options.runs, options.seed, jobs=options.jobs, keep=options.keep, report=True)
+    total = Tally()
+    for isolate, runs in _shares(options.isolate, options.runs):
+        print(f"{isolate}:", flush=True)
+        found = torture(runs, options.seed, isolate=isolate, jobs=options.jobs, keep=options.keep, report=True)
+        print(f"  {found}", flush=True)
+        total.add(found)
     print(f"{total}\nseed {options.seed}, {time.monotonic() - begin:.0f} s")
     return 0 if total.clean else 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from atomic.workflows import SqliteJournal
-from tests.torture.acp_agent import plan
+from tests.torture.acp_agent import DRAFTS, FEWER_LAYERS, agent_number, plan
 
 PLANNED = frozenset(str(task["id"]) for task in plan())
+PLANNED_IN_WORKSPACES = frozenset(str(task["id"]) for task in plan(FEWER_LAYERS))
 WORKING = ("worker", "fixer")
 ROUNDS = 2  # of review, in a run without kills
 
@@ -23,11 +24,14 @@ ROUNDS = 2  # of review, in a run without kills
 class Entry(msgspec.Struct, frozen=True):
     """A line of the ledger."""
 
-    what: str  # begin, end; early: a blocker's file is missing
+    # begin, end; early: a blocker's file is missing; commit; draft: an uncommitted file;
+    # tidy: the agent deletes its draft
+    what: str
     role: str
     task: str
     attempt: int
-    pid: int
+    agent: int  # a number of its process
+    text: str = ""  # of a draft, or the name of a commit
 
 
 class Ledger:
@@ -84,7 +88,7 @@ class Known:
 
         An agent writes "end" before it sends its answer. If it or Atomic is killed in between,
         Atomic never receives the answer and must ask again, which is not a repetition. `unheard`
-        has the process ids of such agents.
+        has the numbers of such agents.
         """
         listed = list(entries)
         begun = [entry for entry in listed if entry.what == "begin"]
@@ -95,7 +99,7 @@ class Known:
             or (entry.role == "planner" and entry.attempt <= self.plans)
         ]
         reviewed = sum(
-            entry.role == "reviewer" and entry.what == "end" and entry.pid not in unheard for entry in listed
+            entry.role == "reviewer" and entry.what == "end" and entry.agent not in unheard for entry in listed
         )
         return again + ["reviewer"] * max(0, reviewed - max(0, ROUNDS - self.reviews))
 
@@ -154,6 +158,16 @@ def _parents() -> Iterator[tuple[int, int]]:
             continue
 
 
+def number_of(pid: int) -> int:
+    """Return the number of an agent, or 0 if the process is none, or has ended."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return 0
+    marks = [one.decode().partition("=")[2] for one in variables if one.startswith(b"ATOMIC_MARK=")]
+    return agent_number(marks[0]) if marks else 0
+
+
 def _has_home(pid: int, home: Path) -> bool:
     try:
         return f"HOME={home}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -202,6 +216,36 @@ class Orphans:
         return []
 
 
+# Workspaces
+
+
+def lost_work(entries: Collection[Entry], git: Callable[..., str]) -> list[str]:
+    """Return commits and drafts of agents that no ref of the user's repository has.
+
+    A draft that its agent has deleted itself does not count.
+    """
+    tidy = {entry.agent for entry in entries if entry.what == "tidy"}
+    commits = {entry.text for entry in entries if entry.what == "commit"}
+    drafts = {entry.text for entry in entries if entry.what == "draft" and entry.agent not in tidy}
+    listed = git("rev-list", "--objects", "--all").splitlines()
+    names = {line.split(" ")[0] for line in listed}
+    blobs = [line.split(" ")[0] for line in listed if f" {DRAFTS}/" in line and line.endswith(".txt")]
+    kept = {git("cat-file", "blob", blob).strip() for blob in blobs}
+    return sorted(commits - names) + sorted(drafts - kept)
+
+
+def left_folders(home: Path) -> list[str]:
+    """Return what is left of workspaces and temporary folders."""
+    return sorted(str(path.relative_to(home)) for path in (home / "workspaces").glob("*"))
+
+
+def processes_in(folder: Path) -> Iterator[Process]:
+    """Yield processes whose command line names a folder, as those of private views do."""
+    for pid, _ in _parents():
+        if str(folder).encode() in _command(pid) and (found := alive(pid)) is not None:
+            yield found
+
+
 # The report
 
 
@@ -209,7 +253,10 @@ _MASKS = (
     (r"(?ms)^## Cost and time by role.*?(?=^## |\Z)", ""),  # tokens, times, calls and attempts
     (r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", "ID"),
     (r"\b[0-9a-f]{40}\b", "HASH"),
+    (r"\b[0-9a-f]{8}\b", "BRANCH"),  # atomic/ID, and the short id of the run
     (r"(?<=exit code 0, )[^)]*", "TIME"),
+    # Of tasks that are ready together, the one that lands first is not merged.
+    (r"(?m)^- After merging: .*\n", ""),
     # Six workers share a checkout, so a check may fail, or fail once, because of another.
     (re.escape(", **but only the second time: it is flaky**"), ""),
 )

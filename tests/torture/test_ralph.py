@@ -30,6 +30,14 @@ def test_a_killed_ralph_loses_nothing_and_repeats_nothing_in_twenty_runs() -> No
     raise AssertionError(f"only {hit} kills hit")
 
 
+@pytest.mark.ci
+@pytest.mark.parametrize("isolate", ["overlay", "clone"])
+def test_a_killed_ralph_with_workspaces_loses_nothing_and_leaves_the_checkout_alone(isolate: str) -> None:
+    total = torture(4, SEED, isolate=isolate)
+    print(total)
+    assert total.clean, total
+
+
 @pytest.mark.full
 def test_atomic_itself_uses_less_than_one_percent_of_a_run() -> None:
     assert ralph_overhead.main() == 0
@@ -71,7 +79,7 @@ def test_a_review_is_repeated_only_if_its_answer_was_lost(tmp_path: Path, moment
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     reviews = [entry for entry in stage.ledger.since(0) if (entry.role, entry.what) == ("reviewer", "end")]
     assert (len(reviews), Known.of(stage.session).reviews) == (ROUNDS + again, ROUNDS)
-    assert Known().repeated_by(reviews, unheard={reviews[0].pid} if again else ()) == []
+    assert Known().repeated_by(reviews, unheard={reviews[0].agent} if again else ()) == []
 
 
 def test_a_process_that_outlives_its_time_is_an_orphan(tmp_path: Path) -> None:
