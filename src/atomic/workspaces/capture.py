@@ -98,7 +98,7 @@ class Capture:
 
     def _use_files_only(self) -> None:
         self._has_worker = False
-        self._env[_ALTERNATES] = _as_entry(self._base.folder / ".git" / "objects")
+        self._env[ALTERNATES] = as_list_entry(self._base.folder / ".git" / "objects")
 
     async def _run(self, message: str, bundle: Path) -> Captured:
         await asyncio.to_thread(self._prepare)
