@@ -226,7 +226,14 @@ async def test_accept_merges_if_the_branch_has_moved(run: BranchRun) -> None:
     write(run.root, {"other.txt": "newer\n"})
     head = commit(run.root, "mine")
     done = await run.atomic("accept", SHORT)
-    assert (done.exit_code, "as a merge commit: 3 files" in done.stdout) == (0, True)
+    merge = run.git("rev-parse", "HEAD")[:12]
+    assert (done.exit_code, done.stdout) == (
+        0,
+        (
+            f"Merged {BRANCH} into main as a merge commit: 3 files changed, main is at {merge}\nNo check has run on "
+            f"the merge: main had commits that {BRANCH} did not have\n"
+        ),
+    )
     assert run.git("rev-parse", "HEAD^1", "HEAD^2").split() == [head, run.tip]
     message = run.git("log", "-1", "--format=%an %s%n%b")
     assert message.splitlines()[:2] == [f"Ada Merge branch '{BRANCH}'", "* 1: Change the first line"]
@@ -253,8 +260,8 @@ async def test_a_conflict_changes_nothing_and_names_the_files(run: BranchRun) ->
     write(run.root, {"a.txt": LINES.replace("line 1", "my line")})
     commit(run.root, "mine")
     assert await run.refuses("accept", SHORT) == (
-        f"{BRANCH} and main change the same lines of a.txt, and nothing was changed: git merge {BRANCH} by hand in "
-        f"{run.root}, and resolve the conflicts"
+        f"{BRANCH} and main conflict in a.txt, and nothing was changed: atomic accept {SHORT} --fix lets an agent "
+        f"resolve it in a workspace, or git merge {BRANCH} by hand in {run.root}"
     )
 
 
@@ -494,10 +501,10 @@ async def test_salvage_lists_and_restores_parked_work(run: BranchRun) -> None:
     done = await run.atomic("salvage", SHORT)
     rows = [line.split() for line in done.stdout.splitlines()[:4]]
     assert [(row[0], " ".join(row[3:])) for row in rows] == [
-        ("4/1", "1 files Work on 4/1"),
+        ("4/1", "1 file Work on 4/1"),
         ("4/2", "2 files Work on 4/2"),
-        ("4/2-merged", "1 files Work on 4/2-merged"),
-        ("4/10", "1 files Work on 4/10"),
+        ("4/2-merged", "1 file Work on 4/2-merged"),
+        ("4/10", "1 file Work on 4/10"),
     ]
     listed = msgspec.json.decode((await run.atomic("salvage", SHORT, "--json")).stdout)
     assert [(one["task"], one["attempt"]) for one in listed] == [("4", "1"), ("4", "2"), ("4", "2-merged"), ("4", "10")]
@@ -508,7 +515,7 @@ async def test_salvage_lists_and_restores_parked_work(run: BranchRun) -> None:
     done = await run.atomic("salvage", SHORT, "4/2")
     folder = run.root.parent / "project-salvage-4-2"
     assert done.stdout.splitlines() == [
-        f"5 files of 4/2 ({kept[:12]}) are in {folder}",
+        f"5 files of 4/2 ({kept[:12]}): {folder}",
         "Also kept, to look at with git show or git cherry-pick:",
         f"{parked_prefix(ID)}4/2^2  The index",
         f"{parked_prefix(ID)}4/2^3  WIP on main",

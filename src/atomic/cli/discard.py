@@ -25,7 +25,10 @@ def discard_command(arguments: Arguments) -> int:
             put("Nothing was removed.\n")
             return ExitCode.DONE
     name = asyncio.run(_discard(work, tip))
-    put(f"{work.name} is removed. Until atomic sessions prune: atomic salvage {work.short} {name} restores its files\n")
+    put(
+        f"{work.name} is removed.\n"
+        f"atomic salvage {work.short} {name} restores its files, until atomic sessions prune deletes them\n"
+    )
     return ExitCode.DONE
 
 

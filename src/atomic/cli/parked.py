@@ -19,16 +19,12 @@ from atomic.base.errors import did_you_mean
 from atomic.base.terminal import one_line
 from atomic.base.text import local_time
 from atomic.cli.errors import CliError
-from atomic.cli.run_branches import (
-    RunWork,
-    find_branch_repository,
-    git_as_user,
-    is_checked_out,
-)
+from atomic.cli.run_branches import RunWork, find_branch_repository, is_checked_out
 from atomic.cli.streams import json_line, put, put_table, readable
 from atomic.git import GitError, Repository
 from atomic.processes.temporary_folders import temporary_prefix
 from atomic.workspaces import remove_tree, size_of
+from atomic.workspaces.branch_merges import git_as_user
 from atomic.workspaces.run_branch import RunBranch, parked_prefix
 
 WORKSPACES = "workspaces"  # below ATOMIC_HOME
@@ -79,7 +75,7 @@ async def show_parked(work: RunWork, *, as_json: bool) -> None:
     objects: list[dict[str, Any]] = []
     for one in await list_parked(work.repository, work.id):
         files = sorted(await work.repository.differing(await _base_of(work, one), one.result))
-        rows.append((one.name, local_time(one.time), f"{len(files)} files", one.subject))
+        rows.append((one.name, local_time(one.time), _count(len(files)), one.subject))
         objects.append(
             {
                 "task": one.task,
@@ -122,13 +118,17 @@ async def restore_parked(work: RunWork, name: str, to: str | None) -> None:
     except OSError as error:
         reason = error.strerror or error
         raise CliError(f"{target} cannot be written: {reason}. Give another folder with --to DIR") from error
-    put(f"{number} files of {parked.name} ({parked.commit[:12]}) are in {one_line(str(target))}\n")
+    put(f"{_count(number)} of {parked.name} ({parked.commit[:12]}): {one_line(str(target))}\n")
     if not parked.others:
         return
     put("Also kept, to look at with git show or git cherry-pick:\n")
     words = ("log", "--no-walk=unsorted", "--format=%s", *parked.others)
     subjects = (await work.repository.git(*words)).splitlines()
     put_table((f"  {parked.ref}^{place}", subject) for place, subject in enumerate(subjects, start=2))
+
+
+def _count(files: int) -> str:
+    return f"{files} file{'' if files == 1 else 's'}"
 
 
 def _choose(parked: list[Parked], given: str) -> Parked:

@@ -86,7 +86,7 @@ async def resume_run(
     if record.is_conversation:
         raise UsageError(f"{session.id} is a conversation: atomic chat --resume {session.id}")
     flags = flags.over(record.options)
-    project = _project_of(session, flags)
+    project = project_of(session, flags)
     os.chdir(project.cwd)  # commands of the workflow's nodes start in the folder of the first start
     for warning in project.settings.warnings:
         tell(f"warning: {warning}")
@@ -160,7 +160,8 @@ def _definition_of(session: Session, catalog: WorkflowCatalog) -> WorkflowDefini
     return definition
 
 
-def _project_of(session: Session, flags: RunFlags) -> Project:
+def project_of(session: Session, flags: RunFlags) -> Project:
+    """Return the project that a run was started in. Raises CliError if it is gone."""
     record = session.record
     folder = Path(record.project)
     cwd = Path(record.cwd or record.project)

@@ -1,35 +1,23 @@
-"""The branch of a run, for the verbs that show, merge, change or remove it.
-
-Merges are computed on git's objects, so a verb can refuse before a file of the user's
-checkout has changed.
-"""
+"""The branch of a run, for the verbs that show, merge, change or remove it."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from atomic.base.arguments import UsageError
 from atomic.base.errors import ExitCode, did_you_mean
-from atomic.base.terminal import one_line
 from atomic.cli.errors import CliError
 from atomic.config import atomic_home
 from atomic.git import GitError, Repository, find_repository
 from atomic.graph import JournalError
 from atomic.sessions.facts import read_facts
 from atomic.sessions.store import Session, SessionStore
+from atomic.workspaces.branch_merges import git_as_user
 from atomic.workspaces.run_branch import Landed, RunBranch, parked_prefix, read_branch
 
-RUN_TRAILER = "Atomic-Run"
-UNDO_TRAILER = "Atomic-Undo"
 DISCARDED = "discarded"  # the last part of the ref that keeps a removed branch
-MAX_NAMED = 10  # files in a sentence
-_OLDEST_GIT = (2, 39)  # `merge-tree --stdin`
-_USERS_TIMEOUT = 1800.0  # seconds; filters of the user may fetch large files
 
 
 class RunWork(msgspec.Struct, frozen=True):
@@ -138,75 +126,9 @@ def require_landed(work: RunWork, task: str) -> Landed:
     raise UsageError(f'No task "{task}" is on the branch {work.name}{hint}')
 
 
-async def find_undone(work: RunWork, tip: str) -> dict[str, str]:
-    """Return the tasks that were undone, each with the commit that did it."""
-    trailers = [f"%(trailers:key={key},valueonly,separator=%x2C)" for key in (RUN_TRAILER, UNDO_TRAILER)]
-    form = "%x00".join(("%H", *trailers))
-    listed = await work.repository.git("log", f"--format={form}", tip, f"^{work.branch.first}")
-    found: dict[str, str] = {}
-    for line in listed.splitlines():
-        commit, run, task = line.split("\0")
-        if run == work.id and task:
-            found[task] = commit
-    return found
-
-
-async def require_merges(repository: Repository, otherwise: str) -> None:
-    """Raise CliError if git is too old to merge without a checkout."""
-    said = (await repository.git("--version")).strip()
-    found = re.search(r"(\d+)\.(\d+)", said)
-    if found is None or (int(found[1]), int(found[2])) < _OLDEST_GIT:
-        needed = ".".join(map(str, _OLDEST_GIT))
-        raise CliError(f"This needs git {needed} or newer, and here is {said}: update git, or {otherwise}")
-
-
-async def merge_trees(repository: Repository, ours: str, theirs: str) -> tuple[str, list[str]]:
-    """Return the tree of a merge of two commits, and the files with conflicts.
-
-    No file of the checkout is read or written. Raises GitError.
-    """
-    words = ("merge-tree", "--write-tree", "--stdin", "-z", "--name-only", "--no-messages")
-    said = await repository.git(*words, input=f"{ours} {theirs}\n")
-    is_clean, tree, *paths = said.split("\0")
-    return tree, [] if is_clean == "1" else [path for path in paths if path]
-
-
-async def tree_of(repository: Repository, commit: str) -> str:
-    """Return the tree of a commit."""
-    return (await repository.git("rev-parse", f"{commit}^{{tree}}")).strip()
-
-
-async def commit_tree(repository: Repository, tree: str, parents: Sequence[str], message: str) -> str:
-    """Write a commit of the user and return its name; no branch moves."""
-    settings = await repository.settings()
-    known = {"NAME": settings.get("user.name", "Atomic"), "EMAIL": settings.get("user.email", "atomic@localhost")}
-    env: dict[str, str] = {}
-    for role in ("AUTHOR", "COMMITTER"):
-        for key, value in known.items():
-            name = f"GIT_{role}_{key}"
-            env[name] = os.environ.get(name, value)
-    words = [word for parent in parents for word in ("-p", parent)]
-    return (await repository.git("commit-tree", tree, *words, "-F", "-", env=env, input=message)).strip()
-
-
-async def git_as_user(repository: Repository, *words: str, **variables: str) -> str:
-    """Run git with the settings, filters and hooks that the user has for all
-    repositories, and not with those of this repository. Raises GitError.
-    """
-    base = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return await repository.git_as_user(*words, base={**base, **variables}, timeout=_USERS_TIMEOUT)
-
-
 async def users_setting(repository: Repository, name: str) -> str:
     """Return a setting that the user has for all repositories, or an empty text."""
     try:
         return (await git_as_user(repository, "config", "--get", name)).strip()
     except GitError:
         return ""
-
-
-def named(paths: Sequence[str]) -> str:
-    """Return file names for a sentence: the first ones, and the number of others."""
-    shown = ", ".join(one_line(path) for path in paths[:MAX_NAMED])
-    left = len(paths) - MAX_NAMED
-    return f"{shown} and {left} more" if left > 0 else shown

@@ -9,23 +9,19 @@ from atomic.base.arguments import Arguments
 from atomic.base.errors import ExitCode
 from atomic.base.terminal import one_line
 from atomic.cli.errors import CliError
-from atomic.cli.run_branches import (
+from atomic.cli.run_branches import RunWork, refuse_checked_out, refuse_running, require_landed, require_work
+from atomic.cli.streams import put
+from atomic.workspaces import move_branch
+from atomic.workspaces.branch_merges import (
     RUN_TRAILER,
     UNDO_TRAILER,
-    RunWork,
     commit_tree,
     find_undone,
     merge_trees,
     named,
-    refuse_checked_out,
-    refuse_running,
-    require_landed,
     require_merges,
-    require_work,
     tree_of,
 )
-from atomic.cli.streams import put
-from atomic.workspaces import move_branch
 from atomic.workspaces.run_branch import Landed
 
 
@@ -36,8 +32,8 @@ def undo_command(arguments: Arguments) -> int:
     refuse_running(work, "undo")
     commit = asyncio.run(_undo(work, require_landed(work, task)))
     put(
-        f"Task {one_line(task)} is undone on {work.name}, in commit {commit[:12]}. No check has run on the result. "
-        f"To merge it: atomic accept {work.short}\n"
+        f"Task {one_line(task)} is undone on {work.name}, in commit {commit[:12]}.\n"
+        f"No check has run on the result. To merge it: atomic accept {work.short}\n"
     )
     return ExitCode.DONE
 
@@ -50,19 +46,19 @@ async def _undo(work: RunWork, landed: Landed) -> str:
     await refuse_checked_out(work, "undo")
     if not await repository.is_ancestor(landed.commit, tip):
         raise CliError(f"The branch {work.name} was rewritten and does not have task {task} ({landed.commit[:12]})")
-    undone = await find_undone(work, tip)
+    undone = await find_undone(repository, work.branch, work.id, tip)
     if task in undone:
         raise CliError(f"Task {task} of run {work.short} is undone already, in commit {undone[task][:12]}")
     await require_merges(repository, f"git revert {landed.base[:12]}..{landed.commit[:12]} on {work.name}")
     # A merge with a commit that follows the task and has the files from before it.
     reverted = await commit_tree(repository, await tree_of(repository, landed.base), [landed.commit], "Without it\n")
-    tree, conflicts = await merge_trees(repository, tip, reverted)
-    if conflicts:
-        raise CliError(await _explain_conflict(work, landed, conflicts))
-    if tree == await tree_of(repository, tip):
+    merged = await merge_trees(repository, tip, reverted)
+    if merged.conflicts:
+        raise CliError(await _explain_conflict(work, landed, merged.conflicts))
+    if merged.tree == await tree_of(repository, tip):
         raise CliError(f"Nothing is left of task {task} on {work.name}: there is nothing to undo")
     message = f"Undo task {task}: {one_line(landed.title)}\n\n{RUN_TRAILER}: {work.id}\n{UNDO_TRAILER}: {task}\n"
-    commit = await commit_tree(repository, tree, [tip], message)
+    commit = await commit_tree(repository, merged.tree, [tip], message)
     if not await move_branch(repository, work.name, commit, tip):
         raise CliError(f"{work.name} has moved meanwhile, and nothing was changed: atomic undo {work.short} {task}")
     return commit

@@ -237,7 +237,10 @@ VERBS = {
         Verb(
             "accept",
             "merge a run's branch into your branch",
-            (Flag("--squash", help="as one commit, with the tasks in its message"),),
+            (
+                Flag("--squash", help="as one commit, with the tasks in its message"),
+                Flag("--fix", help="if your branch has moved: check the merge, and let a fixer resolve what fails"),
+            ),
             words=("ID",),
             run="accept:accept_command",
         ),

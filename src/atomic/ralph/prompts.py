@@ -120,6 +120,8 @@ def worker_prompt(
     if role == "fixer" and is_check_repair(task):
         kind = "Repair"
         text = f"The project's checks are red. All other work waits until they pass.\n\n{task.description}"
+    elif role == "fixer" and task.metadata.get("repairs") == "merge":
+        kind = "Merge"
     elif role == "fixer":
         kind = "Finding"
         text = _finding(task)

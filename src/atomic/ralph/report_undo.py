@@ -7,12 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from atomic.ralph.evidence import Evidence
-from atomic.ralph.markdown import bullets, code, codes, line, paragraphs, shell, word
+from atomic.ralph.markdown import bullets, code, codes, line, paragraphs, plain, shell, word
+from atomic.ralph.merge_run import find_request
 from atomic.ralph.report_data import ReportData
 from atomic.ralph.report_sections import MAX_FILES
 from atomic.ralph.state import Span
 from atomic.workspaces import RunBranch
 
+_BETWEEN = 5  # spaces between a command and its remark
 _TITLE = "## Commands to accept or undo"
 _INTRODUCTION = "In the root of the repository. None of these commands has been run: keep the work by doing nothing."
 
@@ -36,22 +38,52 @@ def undo_section(data: ReportData) -> str:
 
 
 def branch_commands(data: ReportData, branch: RunBranch) -> list[str]:
-    """Return the commands for a run's branch, each with a remark."""
+    """Return the lines about a run's branch that end its message: the result of
+    `--accept`, and commands in a column, each with a remark.
+    """
+    commands = _commands_of_branch(data, branch)
+    width = max(len(command) for command, _ in commands) + _BETWEEN
+    lines = [f"{command:{width}}{remark}" for command, remark in commands]
+    result = branch.accept_result
+    if result is not None and result.problem:
+        lines.insert(0, f"not merged: {plain(result.problem, 1000)}")
+    elif result is not None:
+        lines.insert(0, f"merged into {plain(result.target)}, which is at {result.commit[:12]}")
+    return lines
+
+
+def _commands_of_branch(data: ReportData, branch: RunBranch) -> list[tuple[str, str]]:
     id = data.id[:8]
+    result = branch.accept_result
+    is_merged = result is not None and not result.problem
     target = branch.upstream or branch.start[:12]
-    commands = [f"git diff {word(target)}...{branch.name}  # what changed"]
-    if branch.landed:
-        last = branch.landed[-1]
-        commands.append(f"atomic accept {id}  # merge it into {target}")
-        commands.append(f"atomic undo {id} {word(last.task)}  # take task {line(last.task)} back out")
+    since = branch.start[:12] if is_merged else target  # the user's branch has the work already
+    commands = [(f"git diff {word(since)}...{branch.name}", "what changed")]
+    request = find_request(data.record.config)
+    if request is not None:
+        return [*commands, (f"atomic accept {request.run[:8]}", f"merge it into {plain(request.target)}")]
+    if branch.landed and not is_merged:
+        last = branch.landed[-1].task
+        commands.append((f"atomic accept {id}", f"merge it into {plain(target)}"))
+        commands.append((f"atomic undo {id} {word(last)}", f"take task {plain(last)} back out"))
     return commands
 
 
 def _branch(data: ReportData, branch: RunBranch) -> str:
-    commands = branch_commands(data, branch)
-    commands.append(f"atomic discard {data.id[:8]}  # delete the branch; the work stays restorable")
+    commands = _commands_of_branch(data, branch)
+    result = branch.accept_result
     text = f"Your checkout is as it was. The work is on the branch {code(branch.name)}."
-    parts = [_TITLE, text, shell(*commands)]
+    if result is not None and result.problem:
+        text += f" {code('--accept')} did not merge it: {line(result.problem, 1000)}"
+    elif result is not None:
+        text = (
+            f"The branch {code(branch.name)} was merged into {code(result.target)}, which was moved from "
+            f"{code(branch.start[:12])} to {code(result.commit[:12])}."
+        )
+    if result is None or result.problem:
+        commands.append((f"atomic discard {data.id[:8]}", "delete the branch; the work stays restorable"))
+    width = max(len(command) for command, _ in commands) + 2
+    parts = [_TITLE, text, shell(*(f"{command:{width}}# {remark}" for command, remark in commands))]
     if lost := [task for task in data.open if data.worked_on(task)]:
         parts.append("Work of tasks that are not done is parked:")
         parts.append(shell(*(f"atomic salvage {data.id[:8]} {word(task.id)}" for task in lost)))

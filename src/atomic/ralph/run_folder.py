@@ -283,7 +283,7 @@ class Turns(msgspec.Struct, frozen=True):
     open: frozenset[str] = frozenset()
 
 
-def read_turns(facts: Facts) -> Turns:
+def read_turns(facts: Mapping[str, Any]) -> Turns:
     """Return the turns of a run."""
     return msgspec.convert(facts.get(ITERATIONS, {}), Turns)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from atomic.ralph import isolated_tasks, plan_nodes, pull_request, review_nodes, task_nodes, yolo
+from atomic.ralph import isolated_tasks, merge_run, plan_nodes, pull_request, review_nodes, task_nodes, yolo
+from atomic.ralph.accept_node import accept
 from atomic.ralph.options import check_operation, check_resume, check_trust, check_yolo, read_options
 from atomic.ralph.report import at_end
 from atomic.ralph.run_folder import TASKS, Ralph, RunFolder
@@ -22,6 +23,7 @@ def ralph(definition: WorkflowDefinition) -> LoadedWorkflow:
         .node("prepare", plan_nodes.prepare)
         .if_(_is_yolo, _yolo(), else_=_tasks(), id="how")
         .if_(lambda state: state.options.pr, [node("publish", pull_request.publish)], id="with-pr")
+        .if_(lambda state: state.options.accept, [node("accept", accept)], id="with-accept")
         .compile(name=definition.name, description=definition.description, max_steps=0)
     )
     return LoadedWorkflow(
@@ -75,7 +77,7 @@ def _tasks() -> Any:
         graph(RalphState)
         .if_(
             lambda state: state.options.mode == "plan",
-            [agent("plan", plan_nodes.plan)],
+            [agent("plan", plan)],
             id="how-planned",
         )
         .node("dry", show)
@@ -89,7 +91,7 @@ def _work() -> Any:
         .node("begin", begin)
         .then(agent("work", work))
         .node("gate", task_nodes.check_turn)
-        .node("merge", isolated_tasks.merge)
+        .node("merge", merge)
         .node("give-up", task_nodes.give_up)
     )
     return task_loop_node(
@@ -115,16 +117,31 @@ def _is_over(state: RalphState) -> bool:
     return state.over
 
 
+async def plan(ctx: Ralph) -> NodeResult:
+    """Split the goal into tasks; a merge has one task, which is known."""
+    request = merge_run.find_request(ctx.deps.config)
+    return await plan_nodes.plan(ctx) if request is None else await merge_run.plan(ctx, request)
+
+
 async def begin(ctx: Ralph) -> NodeResult:
     """Prepare the work on a task."""
+    if merge_run.is_merge(ctx):
+        return await merge_run.begin(ctx)
     nodes = isolated_tasks if ctx.state.isolated else task_nodes
     return await nodes.begin(ctx)
 
 
 async def work(ctx: Ralph) -> NodeResult:
     """Run one turn of a worker or fixer."""
+    if merge_run.is_merge(ctx):
+        await merge_run.bring_back(ctx)
     nodes = isolated_tasks if ctx.state.isolated else task_nodes
     return await nodes.work(ctx)
+
+
+async def merge(ctx: Ralph) -> NodeResult:
+    """Put the work of a task on the run's branch."""
+    return await (merge_run.merge(ctx) if merge_run.is_merge(ctx) else isolated_tasks.merge(ctx))
 
 
 async def show(ctx: Ralph) -> NodeResult:

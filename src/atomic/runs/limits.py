@@ -17,6 +17,7 @@ GRACE = 120.0  # seconds that a running turn has after --max-time
 TURN_LIMIT = 2 * 3600.0
 SHORT_TURN_LIMIT = 1800.0  # of roles that only read
 SHORT_ROLES = ("planner", "reviewer")
+_FIRST = {"max_cost": 1.0, "max_tokens": 100_000, "max_time": 600.0}  # offered where a cap is 0: nothing was left
 
 
 class Caps(msgspec.Struct, frozen=True):
@@ -51,7 +52,8 @@ class CapReached(AtomicError):
         self.limit = limit
         self.spent = spent
         self.flag = f"--{kind.replace('_', '-')}"
-        self.remedy = f"{self.flag} {_argument(kind, 2 * max(limit, spent))}"
+        more = 2 * max(limit, spent) or _FIRST[kind]
+        self.remedy = f"{self.flag} {_argument(kind, more)}"
         self.raise_with = f"atomic resume {run or 'ID'} {self.remedy}"
         cut = f"; the running {cut} was interrupted, and its work is kept" if cut else ""
         super().__init__(

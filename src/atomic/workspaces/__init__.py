@@ -7,7 +7,9 @@ The room knows git and processes, and neither agents nor tasks.
 Start with `run_workspaces`, which a run uses, and `workspace`; `isolation` chooses a kind, `views` starts programs, and
 `namespace` is the small program that makes private views of the file system.
 
-Public modules: `run_branch`, `run_workspaces`.
+`acceptance` merges the branch of a run into that of the user.
+
+Public modules: `acceptance`, `branch_merges`, `run_branch`, `run_workspaces`.
 """
 
 from atomic.workspaces.base import Base, prepare_base
@@ -19,7 +21,7 @@ from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import remove_tree, size_of
 from atomic.workspaces.git_in_view import tracked_files_in
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
-from atomic.workspaces.merging import WHOLE, Merged, move_branch, rebase
+from atomic.workspaces.merging import WHOLE, Merged, find_dropped, move_branch, rebase
 from atomic.workspaces.open_workspace import OpenWorkspace
 from atomic.workspaces.rebasing import Conflict
 from atomic.workspaces.run_branch import Landed, RunBranch, Work, read_branch
@@ -53,6 +55,7 @@ __all__ = [
     "WorkspaceError",
     "choose_isolation",
     "find_contents",
+    "find_dropped",
     "foreign_paths",
     "move_branch",
     "open_checkout",

@@ -56,6 +56,17 @@ class Work(msgspec.Struct, frozen=True):
         return self.commit == self.start
 
 
+class AcceptResult(msgspec.Struct, frozen=True):
+    """The result of `--accept` at the end of a run.
+
+    The user's branch and the commit that it was moved to, or why it was not moved.
+    """
+
+    target: str = ""
+    commit: str = ""
+    problem: str = ""
+
+
 class RunBranch(msgspec.Struct, frozen=True):
     """The branch of a run in the user's repository, and how its workers are kept apart."""
 
@@ -72,6 +83,7 @@ class RunBranch(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()  # why other kinds of workspaces do not work here
     landed: tuple[Landed, ...] = ()
     landing: Landed | None = None  # what the branch is about to move to
+    accept_result: AcceptResult | None = None  # of `--accept`
 
     @property
     def ref(self) -> str:

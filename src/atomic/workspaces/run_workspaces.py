@@ -38,7 +38,16 @@ from atomic.workspaces.merging import Merged, MergeQueue, find_base, find_droppe
 from atomic.workspaces.obstacles import find_obstacle
 from atomic.workspaces.open_workspace import OpenWorkspace
 from atomic.workspaces.rebasing import Conflict
-from atomic.workspaces.run_branch import FACT, Landed, RunBranch, Work, branch_name, parked_prefix, read_branch
+from atomic.workspaces.run_branch import (
+    FACT,
+    AcceptResult,
+    Landed,
+    RunBranch,
+    Work,
+    branch_name,
+    parked_prefix,
+    read_branch,
+)
 from atomic.workspaces.setup import ProjectSetup, Setup
 from atomic.workspaces.views import View
 from atomic.workspaces.workspace import Workspace
@@ -631,6 +640,10 @@ class RunWorkspaces:
                 landed = msgspec.structs.replace(landed, base=one.base)
         new = msgspec.structs.replace(branch, tip=tip, landed=(*others, landed), landing=None)
         self._keep(FACT, new)
+
+    def keep_accept_result(self, result: AcceptResult) -> None:
+        """Record whether the run's branch was merged into the user's."""
+        self._keep(FACT, msgspec.structs.replace(self.required_branch, accept_result=result))
 
     async def close(self, *, completed: bool = False) -> None:
         """Remove the folder of the run if no workspace is left: only a run that
