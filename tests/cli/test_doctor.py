@@ -14,6 +14,8 @@ import pytest
 
 from atomic.processes import running
 from atomic.testing import ModelServer, claude_env
+from tests.cli.test_branch_verbs import ID, BranchRun
+from tests.support.repositories import write
 from tests.support.user import ATOMIC, User, complaint, objects, processes
 from tests.support.user_workflows import sessions, workflow
 from tests.support.waits import eventually
@@ -46,6 +48,31 @@ async def test_without_agents_doctor_explains_how_to_get_one(user: User) -> None
     for name in AGENTS:
         assert REMEDIES[name] in providers[name]["remedy"]
     assert [check["name"] for check in checks if not check["ok"]] == ["git"]  # it is not on this PATH either
+
+
+async def test_doctor_says_how_workers_are_kept_apart_and_what_runs_have_left(user: User) -> None:
+    async def row() -> dict[str, Any]:
+        done = await user.atomic("doctor", "--json")
+        (found,) = cast("list[dict[str, list[dict[str, Any]]]]", objects(done))
+        return next(check for check in found["checks"] if check["name"] == "workspaces")
+
+    none = await row()
+    assert (none["ok"], none["remedy"]) == (True, "")
+    assert none["detail"] == (
+        f"none: {user.project} is in no git repository, so runs work in the folder itself; no run has left any"
+    )
+    run = BranchRun(user).save()
+    clean = await row()
+    assert clean["detail"].startswith(("overlay: each worker has a view of its own", "clone: each worker has a copy"))
+    assert clean["detail"].endswith("; no run has left any")
+    assert not (user.home / ".atomic" / "workspaces").exists()
+    run.park("4/1", {"x.txt": "one\n"})
+    run.park("4/2", {"x.txt": "two\n"})
+    write(user.home / ".atomic" / "workspaces" / ID, {"base/file.txt": "x" * 3_000_000})
+    os.link(run.root / "a.txt", user.home / ".atomic" / "workspaces" / ID / "linked")
+    left = await row()
+    assert left["detail"].endswith("; left by runs: 1 folder and 2 parked, 3.0 MB")
+    assert left["remedy"] == "atomic sessions prune --older-than 30d deletes what old runs have left"
 
 
 async def test_a_prompt_without_agents_gets_the_same_advice(user: User) -> None:

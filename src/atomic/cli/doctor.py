@@ -21,6 +21,7 @@ from atomic.base.redaction import is_secret
 from atomic.base.terminal import one_line
 from atomic.base.untrusted_files import read_start
 from atomic.cli import signals
+from atomic.cli.doctor_workspaces import describe_workspaces
 from atomic.cli.signals import Stop
 from atomic.cli.streams import json_line, put
 from atomic.config import ConfigError, Settings, atomic_home, config_files, load_settings
@@ -62,8 +63,9 @@ def run_doctor(arguments: Arguments) -> int:
 
     async def work(stop: Stop) -> int:
         settings, config_checks = _check_config()
+        here = _find_here()
         with neutral_folder():
-            providers = await _check_providers(settings)
+            providers, workspaces = await asyncio.gather(_check_providers(settings), _check_workspaces(here))
             checks = [
                 await _check_git(),
                 Check("python", True, f"{platform.python_version()} ({sys.executable})"),
@@ -72,6 +74,7 @@ def run_doctor(arguments: Arguments) -> int:
                 _check_home(),
                 _check_keys(settings),
                 _check_sandbox(),
+                workspaces,
                 _check_integrity(),
             ]
         if arguments.has("--json"):
@@ -174,6 +177,18 @@ def _check_sandbox() -> Check:
     is_container = any(map(os.path.exists, _CONTAINER_FILES)) or "container" in os.environ
     where = "in this container" if is_container else "not in a container"
     return Check("sandbox", True, f"agents run all tools without asking, {rights}; {where}")
+
+
+def _find_here() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:  # it was deleted
+        return None
+
+
+async def _check_workspaces(here: Path | None) -> Check:
+    """Describe where workers work here, and what runs have left on the disk."""
+    return Check("workspaces", True, *(await describe_workspaces(atomic_home(), here)))
 
 
 def _check_integrity() -> Check:
