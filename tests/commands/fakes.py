@@ -105,6 +105,9 @@ class FakeHost(LimitedContext):
     async def open_session(self, id: str) -> None:
         self.done.append(("open", id))
 
+    async def run_branch_verb(self, verb: str, words: Sequence[str]) -> None:
+        self.done.append(("branch", verb, *words))
+
     async def leave(self) -> None:
         self.done.append(("leave",))
 

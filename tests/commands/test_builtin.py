@@ -29,6 +29,10 @@ TABLE = [
     ("mcp", (), "[enable | disable <server>]"),
     ("sessions", (), "[id]"),
     ("resume", (), "[id]"),
+    ("diff", (), "[run] [task]"),
+    ("accept", (), "[run] [--squash] [--fix]"),
+    ("undo", (), "[run] <task>"),
+    ("discard", (), "[run]"),
     ("exit", ("quit", "q"), ""),
 ]
 
@@ -57,6 +61,10 @@ def test_names_aliases_and_hints_match_the_specification() -> None:
         ("/theme Dark", ("set theme", "dark")),
         ("/sessions 1f2e", ("open", "1f2e")),
         ("/resume 1f2e", ("open", "1f2e")),
+        ("/diff", ("branch", "diff")),
+        ("/accept --fix", ("branch", "accept", "--fix")),
+        ("/undo 3f2a9c1e 4", ("branch", "undo", "3f2a9c1e", "4")),
+        ("/discard", ("branch", "discard")),
         ("/exit", ("leave",)),
         ("/quit", ("leave",)),
         ("/q", ("leave",)),
@@ -246,7 +254,8 @@ async def test_help_of_an_unknown_command_is_an_error_with_the_nearest() -> None
 @pytest.mark.parametrize(
     "typed",
     ["/clear", "/compact", "/model", "/model opus", "/model list", "/agent", "/agent claude", "/theme", "/theme dark",
-     "/mcp", "/mcp enable x", "/sessions", "/resume 1", "/exit"],
+     "/mcp", "/mcp enable x", "/sessions", "/resume 1", "/diff", "/accept",
+     "/undo 1", "/discard", "/exit"],
 )  # fmt: skip
 async def test_a_host_refuses_unsupported_commands_instead_of_ignoring_them(typed: str) -> None:
     host = BareHost()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
+import re
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,7 @@ from atomic.commands.from_workflows import WorkflowCall
 from atomic.mcp import McpAnswer, McpList
 from atomic.processes import execute
 from atomic.providers import ModelInfo
+from atomic.questions import Option, Question
 from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import shown
 
@@ -34,6 +37,9 @@ THEMES = ("dark", "light", "ansi", "contrast")
 OnPicked = Callable[["ChatHost", str], Awaitable[None]]
 _RESUMABLE = ("paused", "interrupted", "failed", "blocked")
 _SHOWN_OUTPUT = 1024 * 1024  # bytes of a shell command
+_RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f-]*)?")
+_YES = "Remove it"
+_NO = "Keep it"
 _CONTEXT_OUTPUT = 16 * 1024  # characters of it that precede the next prompt
 
 
@@ -246,6 +252,50 @@ class ChatHost:
             self.end = await engine.workflows.start(self._run, words, title=record.workflow, cwd=engine.project.cwd)
         else:
             self.end = await engine.workflows.watch(self._run, session)
+
+    async def run_branch_verb(self, verb: str, words: Sequence[str]) -> None:
+        """Run `atomic VERB` and show its output."""
+        id, arguments = await asyncio.to_thread(self._find_run, verb, words)
+        self._run.start(RunKind.SHELL, f"atomic {verb} {id[:8]}")
+        if verb == "discard":
+            if not await self._confirm_discard(id):
+                self.show("Nothing was removed.")
+                return
+            arguments = (*arguments, "--yes")
+        output = _ShellOutput(self._run)
+        program = (sys.executable, "-P", "-m", "atomic")
+        try:
+            result = await execute(*program, verb, id, *arguments, cwd=self._engine.project.cwd, on_output=output.add)
+        finally:
+            output.finish()
+        if result.exit_code != 0:
+            self.end = RunEnd("failed", f"exit code {result.exit_code}")
+
+    def _find_run(self, verb: str, words: Sequence[str]) -> tuple[str, Sequence[str]]:
+        """Return the id of the run that the words name, and the other words.
+
+        By default the last run of this screen, or of this project. Raises CommandError.
+        """
+        if words and _RUN_ID.fullmatch(words[0]):
+            return words[0], words[1:]
+        if self._engine.workflows.last:
+            return self._engine.workflows.last, words
+        here = str(self._engine.project.folder)
+        for record in self._engine.project.store.list():
+            if record.project == here and not record.is_conversation:
+                return record.id, words
+        raise CommandError(f"There is no run in this project yet: /{verb} ID names another one")
+
+    async def _confirm_discard(self, id: str) -> bool:
+        ask = self._engine.questions.asker(lambda: self._run, [_NO])
+        question = Question(
+            f"Remove the branch of run {id[:8]}? atomic salvage can still restore its files.",
+            header="Discard",
+            options=[Option(_NO), Option(_YES)],
+            default=_NO,
+        )
+        [answers] = await ask([question])
+        return list(answers) == [_YES]
 
     async def leave(self) -> None:
         self._engine.leave(pause=True)

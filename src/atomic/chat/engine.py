@@ -66,6 +66,7 @@ _EXIT_LIMIT = 4.5
 _PAUSE_LIMIT = 8.0  # more for workflows that pause
 _INTERRUPT_LIMIT = 2.5
 _OPENING_COMMANDS = ("sessions", "resume")  # with an argument they start another kind of run
+_BRANCH_COMMANDS = ("diff", "accept", "undo", "discard")  # they start as a command line
 _PICKERS = {"sessions": ChatHost.pick_session, "resume": ChatHost.pick_session, "mcp": ChatHost.pick_mcp}
 
 _log = logging.getLogger(__name__)
@@ -255,7 +256,8 @@ class Engine:
             return host.end
         command = self.project.commands.require(call.name)
         if command.category is Category.BUILTIN:
-            if not (command.name in _OPENING_COMMANDS and call.text):
+            is_opening = command.name in _OPENING_COMMANDS and call.text
+            if not is_opening and command.name not in _BRANCH_COMMANDS:
                 run.start(RunKind.COMMAND, f"/{command.name}")
             open_picker = _PICKERS.get(command.name)
             if not call.text and open_picker is not None:

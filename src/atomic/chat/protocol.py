@@ -218,12 +218,16 @@ class ShellOutput(_Message, frozen=True, kw_only=True, tag="shell_said"):
 
 
 class RunEnded(_Message, frozen=True, kw_only=True, tag="run_ended"):
-    """The end of a run, sent exactly once. `resume` is the command that resumes it."""
+    """The end of a run, sent exactly once. `resume` is the command that resumes it.
+
+    `actions` are slash commands for the branch of the run.
+    """
 
     run: str
     status: str  # done, failed, interrupted, limit, or a workflow's status
     message: str = ""
     resume: str = ""
+    actions: tuple[str, ...] = ()
     time: float = 0.0
 
 

@@ -25,6 +25,7 @@ class RunEnd(msgspec.Struct, frozen=True):
     status: str = "done"
     message: str = ""
     resume: str = ""
+    actions: tuple[str, ...] = ()
 
 
 INTERRUPTED = "interrupted"
@@ -70,7 +71,16 @@ class ChatRun:
         self.start(RunKind.COMMAND)
         self.is_over = True
         resume = end.resume or self.resume
-        self._emit(RunEnded(run=self.id, status=end.status, message=end.message, resume=resume, time=time.time()))
+        self._emit(
+            RunEnded(
+                run=self.id,
+                status=end.status,
+                message=end.message,
+                resume=resume,
+                actions=end.actions,
+                time=time.time(),
+            )
+        )
 
 
 class Runs:

@@ -28,6 +28,7 @@ from atomic.base.text import width
 from atomic.chat.protocol import GraphDrawn, RunKind, WorkflowActivity
 from atomic.chat.questions import Answers, Questions
 from atomic.chat.runs import INTERRUPTED, BackgroundTasks, ChatRun, RunEnd
+from atomic.graph import JournalError
 from atomic.graph.drawing.text import walk_ids
 from atomic.loading.catalog import WorkflowCatalog
 from atomic.processes import ExitWatch, end_group
@@ -36,9 +37,11 @@ from atomic.questions import Question
 from atomic.runs.events import QuestionAsked, RunEnded, RunStarted, WorkflowEvent
 from atomic.runs.log_follower import follow_log
 from atomic.sessions.errors import SessionError
+from atomic.sessions.facts import read_facts
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.store import Session, SessionStore
 from atomic.workflows.errors import UntrustedError, WorkflowLoadError
+from atomic.workspaces.run_branch import read_branch
 
 ANSWERS_BY_INBOX = {"ATOMIC_ANSWERS": "inbox"}
 _CHUNK = 1 << 18  # bytes of a read
@@ -71,6 +74,7 @@ class WorkflowRuns:
         self._questions = questions
         self._wait_for_room = wait_for_room
         self._background = BackgroundTasks()
+        self.last = ""  # the run that was started or watched last
 
     async def start(self, run: ChatRun, words: Sequence[str], *, title: str, cwd: Path, prompt: str = "") -> RunEnd:
         """Start `atomic` with these arguments and show its run until it ends."""
@@ -101,6 +105,7 @@ class WorkflowRuns:
     ) -> RunEnd:
         """Show events until the run ends. Cancelling this does not stop the run."""
         resume = f"atomic resume {session.id}"
+        self.last = session.id
         run.resume = resume
         run.interrupt = lambda: _ask_to_stop(session)
         run.break_off = lambda: self._background.start(end_it())
@@ -116,7 +121,8 @@ class WorkflowRuns:
                     self._ask(run, session, event.question, event.node)
                 if isinstance(event, RunEnded):
                     run.resume = ""
-                    return RunEnd(event.status, event.said, event.resume)
+                    actions = await asyncio.to_thread(_branch_actions, session)
+                    return RunEnd(event.status, event.said, event.resume, actions)
                 if count % _BRIEF == 0:
                     await asyncio.sleep(0)
                 await self._wait_for_room()
@@ -207,6 +213,21 @@ def _node_positions(lines: tuple[str, ...], ids: list[str]) -> Positions:
                 positions[id] = row, width(lines[row][: at.start()]), width(name)
                 break
     return positions
+
+
+def _branch_actions(session: Session) -> tuple[str, ...]:
+    """Return the slash commands for the branch of a run that has ended; none without
+    work on a branch.
+    """
+    try:
+        branch = read_branch(read_facts(session.journal_path, session.id))
+    except (JournalError, OSError):  # the run reports that itself
+        return ()
+    if branch is None or not branch.landed:
+        return ()
+    result = branch.accept_result
+    is_merged = result is not None and not result.problem
+    return ("/diff",) if is_merged else ("/diff", "/accept", "/undo TASK", "/discard")
 
 
 def _is_open(session: Session, question: str) -> bool:

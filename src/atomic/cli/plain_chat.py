@@ -309,6 +309,8 @@ class _Printer:
             self.line(f"{event.status}: {message}" if message else event.status)
         if event.resume:
             self.line(f"Resume with: {event.resume}")
+        if event.actions:
+            self.line(f"Next: {', '.join(event.actions)}")
 
     def _show_activity(self, run: str, event: object) -> None:
         match event:

@@ -155,6 +155,10 @@ class HeadlessContext(LimitedContext):
 
         self.exit_code = await RunHost(self._stop, as_json=self._request.output != "text").run(start)
 
+    async def run_branch_verb(self, verb: str, words: Sequence[str]) -> None:
+        command = " ".join(("atomic", verb, *(words or ("ID",))))
+        raise UnsupportedError(f"atomic -p has no last run (the command is: {command})")
+
     def _over_request(self, flags: RunFlags) -> RunFlags:
         """Add the flags of the command line; flags after the command's name win."""
         request = self._request

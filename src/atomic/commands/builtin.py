@@ -46,6 +46,10 @@ def builtin_commands() -> list[Command]:
         _command("mcp", "MCP servers, their state, tools and origin", _mcp, "[enable | disable <server>]"),
         _command("sessions", "list runs and conversations, or open one", _sessions, "[id]"),
         _command("resume", "open a run or conversation again", _sessions, "[id]"),
+        _command("diff", "what the last run, or a task of it, changed", _branch_verb("diff"), "[run] [task]"),
+        _command("accept", "merge the last run's branch", _branch_verb("accept"), "[run] [--squash] [--fix]"),
+        _command("undo", "take a task out of the last run's branch", _branch_verb("undo"), "[run] <task>"),
+        _command("discard", "remove the last run's branch", _branch_verb("discard"), "[run]"),
         _command("exit", "leave; a running workflow is paused", _exit, "", "quit", "q"),
     ]
 
@@ -165,6 +169,15 @@ async def _sessions(call: CommandCall, context: CommandContext) -> None:
         return
     rows = [(session.id, session.status, session.updated, session.title) for session in await context.sessions()]
     context.show("\n".join(table(rows)) or "There are no sessions.")
+
+
+def _branch_verb(verb: str) -> Run:
+    """Return the function of a command that does what `atomic VERB` does."""
+
+    async def run(call: CommandCall, context: CommandContext) -> None:
+        await context.run_branch_verb(verb, call.text.split())
+
+    return run
 
 
 async def _exit(call: CommandCall, context: CommandContext) -> None:

@@ -150,6 +150,13 @@ class CommandContext(Protocol):
     async def open_session(self, id: str) -> None:
         """Open one of them."""
 
+    async def run_branch_verb(self, verb: str, words: Sequence[str]) -> None:
+        """Do what `atomic VERB` does with the branch of a run: `diff`, `accept`, `undo`
+        or `discard`.
+
+        The first word may be the id of a run; by default it is the last one.
+        """
+
     async def leave(self) -> None:
         """End the program, pause a running workflow and print how to resume it."""
 
@@ -232,6 +239,9 @@ class LimitedContext:
 
     async def open_session(self, id: str) -> None:
         raise self.refusal("open a session")
+
+    async def run_branch_verb(self, verb: str, words: Sequence[str]) -> None:
+        raise self.refusal(f"{verb} the branch of a run")
 
     async def leave(self) -> None:
         raise self.refusal("be left")

@@ -53,5 +53,6 @@ RALPH = WorkflowDefinition(
         "turn": "work on the prompt",
         "look": "check whether the promise was kept",
         "publish": "open the pull request",
+        "accept": "merge the run's branch into yours",
     },
 )

@@ -319,3 +319,14 @@ def test_removed_lines_of_a_fenced_diff_have_the_colour_of_an_error() -> None:
     rows = markdown_rows("```diff\n-old\n+new\n```", 40, DARK)
     assert styles(rows, "-old") == [DARK.deleted]
     assert styles(rows, "+new") == [DARK.string]
+
+
+def test_the_end_of_a_run_has_its_commands_in_a_column_and_the_actions_of_its_branch() -> None:
+    text = "1 of 1 task is done\n  git diff main...atomic/3f2a9c1e     what changed\n  atomic accept 3f2a9c1e"
+    block = Block(0, BlockKind.RUN, title="ralph", text=text, status="completed", actions=("/diff", "/accept"))
+    assert look(block, 80)[1:] == [
+        "  1 of 1 task is done",
+        "    git diff main...atomic/3f2a9c1e     what changed",
+        "    atomic accept 3f2a9c1e",
+        "  Next: /diff  /accept",
+    ]

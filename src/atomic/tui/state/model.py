@@ -70,6 +70,7 @@ class Block:
     title: str = ""  # of a tool, sub-agent or node
     detail: str = ""  # next to the title: a path, a command line, `+42 -3`
     output: str = ""  # of a tool, or the answer to a question
+    actions: tuple[str, ...] = ()  # slash commands that a run offers at its end
     input: str = ""  # of a tool, formatted
     status: str = ""  # running, done, failed, interrupted, waiting
     started: float = 0.0
@@ -125,6 +126,7 @@ class RunEntry:
     status: str = ""
     message: str = ""
     resume: str = ""
+    actions: tuple[str, ...] = ()  # slash commands for its branch
     usage: Usage = field(default_factory=Usage)
     nodes: dict[str, NodeEntry] = field(default_factory=dict[str, NodeEntry])
     drawing: tuple[str, ...] = ()

@@ -268,6 +268,7 @@ class Store:
         run.status = event.status
         run.message = event.message
         run.resume = event.resume
+        run.actions = event.actions
         if active.graph is not None:
             active.graph.end(event.status)
         active.blocks.end(event.status, now)
@@ -282,6 +283,7 @@ class Store:
         if run.kind is RunKind.WORKFLOW:
             seconds = max(0.0, (run.ended or 0.0) - run.started)
             end = Block(0, BlockKind.RUN, title=run.title, text=run.message, output=run.resume, status=run.status)
+            end.actions = run.actions
             end.seconds = seconds
             end.input = spent(run.usage)
             blocks.add(end)

@@ -354,6 +354,9 @@ def _run(page: _Page) -> None:
             ("  ", palette.text),
             wrap([("Resume with: ", palette.muted), (harmless(block.output), palette.accent)], page.room - 2),
         )
+    if block.actions:
+        actions = ("  ".join(block.actions), palette.accent)
+        page.put(("  ", palette.text), wrap([("Next: ", palette.muted), actions], page.room - 2))
 
 
 _END = {
