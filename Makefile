@@ -92,10 +92,10 @@ fmt: setup ## format the code and repair what can be repaired
 	$(PY) -m ruff check --fix-only .
 	$(PY) -m ruff format .
 
-demo: setup-demo ## Ralph builds a small program, from plan to review and fix; no key, no network
+demo: setup-demo ## Ralph builds a small program, from plan to accepted work; no key, no network
 	.venv/bin/atomic demo
 
-record-demo: setup ## record the demo again: real Claude Code on the scripted model (two minutes)
+record-demo: setup ## record the demo again: real Claude Code on the scripted model (four minutes)
 	$(PY) scripts/record_demo.py
 	$(PY) scripts/draw_demo.py
 

@@ -7,17 +7,18 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COLUMN, LINE, MARGIN = 7.8, 17, 18  # pixels of a character, a line and the frame
-WIDEST = 110
+WIDEST = 100
 COLOURS = [  # the first pattern that matches decides
     (r"^\$ ", "#f0f6fc"),
-    (r"^(task \S+ completed|completed|\[review\[\d+\]\] Approved)", "#7ee787"),
-    (r"^(warning:|\[review)", "#ffa657"),
-    (r"^task ", "#79c0ff"),
+    (r"^(task \S+ completed|completed|\[reviewer\] Approved|Merged )", "#7ee787"),
+    (r"^(warning:|\[reviewer)", "#ffa657"),
+    (r"^(task|branch) ", "#79c0ff"),
     (r"^\[", "#c9d1d9"),
     (r"^[╭│╰]", "#e3b341"),
 ]
@@ -29,25 +30,30 @@ def play() -> str:
         env = {**os.environ, "HOME": home, "PYTHONPATH": str(ROOT / "src"), "ATOMIC_REPLAY_SPEED": "max"}
         command = [sys.executable, "-m", "atomic", "demo"]
         done = subprocess.run(
-            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=True
+            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600, check=True
         )
     return done.stdout.decode()
 
 
 def shown(output: str) -> list[str]:
-    """Return the lines of the run and of the built program, without the long report."""
-    run = (
-        output[output.index("\nlook at the project") + 1 :].partition("\n\n")[0].replace("atomic: warning:", "warning:")
-    )
+    """Return the lines of the run, the accepted commits and the built program, without
+    the long report.
+    """
+    start = output.index("\nlook at the project") + 1
+    run = output[start:].partition("\n\n")[0].replace("atomic: warning:", "warning:")
+    accepted = re.search(r"^\$ atomic accept .*?(?=\n\n──)", output, re.MULTILINE | re.DOTALL)
     built = re.search(r"^╭.*?╯$", output, re.MULTILINE | re.DOTALL)
+    assert accepted is not None
     assert built is not None
-    lines = [line for line in run.splitlines() if not line.startswith("atomic: ")]
-    return [
-        "$ atomic demo",
-        *(line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…" for line in lines),
-        "",
-        *built[0].splitlines(),
-    ]
+    run = re.sub(r"; report: \S+", "", run)  # a path of this machine
+    return ["$ atomic demo", *_wrapped(run), "", *_wrapped(accepted[0]), "", *built[0].splitlines()]
+
+
+def _wrapped(text: str) -> list[str]:
+    lines: list[str] = []
+    for line in text.splitlines():
+        lines += [line] if len(line) <= WIDEST else textwrap.wrap(line, WIDEST, subsequent_indent="  ")
+    return lines
 
 
 def drawing(lines: list[str]) -> str:

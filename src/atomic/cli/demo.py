@@ -1,14 +1,16 @@
 """`atomic demo`: run a workflow with recorded agents in a new repository, for users
 without an agent.
 
-Only the agents are recorded: the run, the checks, the files and the commits are real.
-The user's configuration, entities and servers are not used, so the demo is the same for
-everyone.
+Only the agents are recorded: the run, the checks, the files and the commits are real. At
+the end the run's branch is merged, as `atomic accept` does it. The user's configuration,
+entities and servers are not used, so the demo is the same for everyone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -24,6 +26,7 @@ import msgspec
 from atomic.base.arguments import Arguments
 from atomic.base.errors import ExitCode
 from atomic.base.terminal import harmless
+from atomic.cli.accept import accept_command
 from atomic.cli.errors import CliError
 from atomic.cli.run_host import host_run
 from atomic.cli.streams import put, screen_width
@@ -42,6 +45,7 @@ ADDRESS = "demo@localhost.invalid"
 DATE = "2026-01-01T12:00:00+00:00"
 _CHECK_PYTHON = "import sys; sys.exit(sys.version_info < (3, 8))"
 _COMMAND_SECONDS = 20.0
+_WIDEST = 100  # columns of prose
 
 
 def run_demo(arguments: Arguments) -> int:
@@ -53,8 +57,7 @@ def run_demo(arguments: Arguments) -> int:
         raise CliError("the demo needs git, which is not on PATH (install git, then try again)")
     folder = Path(tempfile.mkdtemp(prefix="atomic-demo-")).resolve()
     commands = _Commands(python_name())
-    introduction = textwrap.fill(demo.story, min(screen_width() or 100, 100))
-    put(f"{introduction}\n\nRepository: {folder}\n")
+    put(f"{textwrap.fill(demo.story, _columns())}\n\nRepository: {folder}\n")
     runs: list[WorkflowRun] = []
 
     async def start(person: Person | None) -> WorkflowRun:
@@ -149,12 +152,39 @@ def _show_end(definition: WorkflowDefinition, demo: Demo, commands: _Commands, r
     report = run.session.dir / "report.md"
     folder = Path(run.session.record.project)
     if report.exists():
-        put(f"\n{_rule('The report')}\n\n{harmless(report.read_text('utf-8', 'replace'))}")
+        put(f"\n{_rule('The report')}\n\n{_wrapped(harmless(report.read_text('utf-8', 'replace')))}")
+    _accept(run.id, folder)
     output = _output_of(*shlex.split(commands.filled(demo.look)), cwd=folder)
     if output:
         put(f"\n{_rule('What was built')}\n\n{harmless(output)}")
     put(f"\n{_rule('All of this is real')}\n\nTests: {commands.filled(demo.tests)}\n\n")
     put(_hints(definition, demo, commands, run.id, folder))
+
+
+def _wrapped(markdown: str) -> str:
+    """Wrap the prose of a report at the width of the terminal; keep tables and code."""
+    lines: list[str] = []
+    is_code = False
+    for line in markdown.splitlines():
+        is_code ^= line.startswith("```")
+        mark = re.match(r"(?:> ?|- |\s)*", line)
+        if is_code or line.startswith("|") or mark is None:
+            lines.append(line)
+            continue
+        indent = mark[0].replace("-", " ")
+        lines += textwrap.wrap(
+            line, _columns(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        ) or [line]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _accept(id: str, folder: Path) -> None:
+    """Merge the run's branch into the checkout, and show its commits. Raises CliError."""
+    put(f"\n{_rule('Accept the work')}\n\n$ atomic accept {id[:8]}\n")
+    accept_command(Arguments({}, [id]))
+    words = ("log", "--graph", "--oneline", "--decorate")
+    commits = asyncio.run(run_git(*words, cwd=folder, env={}))
+    put(f"\n$ git {' '.join(words)}\n{harmless(commits)}")
 
 
 def _hints(definition: WorkflowDefinition, demo: Demo, commands: _Commands, id: str, folder: Path) -> str:
@@ -163,6 +193,7 @@ def _hints(definition: WorkflowDefinition, demo: Demo, commands: _Commands, id: 
         (f"cd {shlex.quote(str(folder))}", ""),
         (commands.filled(demo.play), "try the result; Ctrl+C ends it"),
         ("git log --stat", "every commit of the workers and of the fixer"),
+        (f"{atomic} salvage {id[:8]}", "what each attempt left, also those that failed"),
         (f"{atomic} sessions show {id[:8]}", "the steps, and which agent worked when"),
         (f"{atomic} sessions report {id[:8]}", "the report again"),
     ]
@@ -175,8 +206,14 @@ def _hints(definition: WorkflowDefinition, demo: Demo, commands: _Commands, id: 
 
 
 def _listed(rows: list[tuple[str, str]]) -> str:
+    """Return commands with what they do: beside them, or above if the lines are too
+    long.
+    """
     width = max(len(command) for command, what in rows if what)
-    return "".join(f"  {command.ljust(width)}  {what}".rstrip() + "\n" for command, what in rows if command)
+    lines = [f"  {command.ljust(width)}  {what}".rstrip() for command, what in rows]
+    if any(len(line) > _columns() for (_, what), line in zip(rows, lines, strict=True) if what):
+        lines = [f"  # {what}\n  {command}" if what else f"  {command}" for command, what in rows]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _atomic() -> str:
@@ -188,5 +225,9 @@ def _atomic() -> str:
     return f"{shlex.quote(sys.executable)} -m atomic" if is_module else shlex.quote(called)
 
 
+def _columns() -> int:
+    return min(screen_width() or _WIDEST, _WIDEST)
+
+
 def _rule(title: str) -> str:
-    return f"── {title} ".ljust(min(screen_width() or 78, 78), "─")
+    return f"── {title} ".ljust(min(_columns(), 78), "─")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -121,7 +122,7 @@ class Progress:
             case NodeStarted():
                 self.running[event.step_id] = event
                 if event.description:
-                    yield one_line(event.description)
+                    yield self._description_of(event)
             case NodeEnded():
                 yield from self._node_ended(event)
             case AgentActivity():
@@ -168,14 +169,19 @@ class Progress:
         self.running.pop(event.step_id, None)
         self.activity.pop(event.node, None)
         if event.status == "failed":
-            yield f"{one_line(self._name_of(event))} failed: {one_line(event.why)}"
+            name = self._task_of(event.node) or one_line(event.description or event.node)
+            yield f"{name} failed: {one_line(event.why)}"
 
-    def _name_of(self, event: NodeEnded) -> str:
-        """Return the task, the description or the node of a step."""
-        item = split_first(event.node)[1].removeprefix("[").removesuffix("]")
-        if any(task.id == item for task in self.tasks):
-            return f"task {item}"
-        return event.description or event.node
+    def _task_of(self, node: str) -> str:
+        """Return the task that a step belongs to, or an empty text."""
+        item = split_first(node)[1].removeprefix("[").removesuffix("]")
+        return f"task {one_line(item)}" if any(task.id == item for task in self.tasks) else ""
+
+    def _description_of(self, event: NodeStarted) -> str:
+        """Return what a step does, with its task: several may run at once."""
+        task = self._task_of(event.node)
+        what = one_line(event.description or event.node)
+        return f"{task}: {what}" if task else what
 
     def _agent_activity(self, event: AgentActivity) -> Iterator[str]:
         inner = event.event
@@ -214,8 +220,7 @@ class Progress:
         return [cut(row, max(10, columns - 1)) for row in (*rows, head)]
 
     def _row(self, started: NodeStarted, now: float) -> str:
-        name = one_line(started.description) or one_line(started.node)
-        row = f"  {name} {duration(int(now - started.time))}"
+        row = f"  {self._description_of(started)} {duration(int(now - started.time))}"
         action = self.activity.get(started.node)
         return f"{row} · {action}" if action else row
 
@@ -260,6 +265,8 @@ class LiveView:
         self._is_paused = False
         lines = [f"{line}\n" for line in self._progress.lines(event)]
         lines += error_lines(event, self._progress.session_dir)
+        if isinstance(event, (Warning, RunEnded)):
+            lines = [_wrapped(line) for line in lines]
         if lines:
             self._paint("".join(lines))
 
@@ -350,6 +357,16 @@ def error_lines(event: WorkflowEvent, session_dir: str) -> list[str]:
     if event.resume:
         lines.append(f"Resume with: {event.resume}\n")
     return lines
+
+
+def _wrapped(text: str) -> str:
+    """Break long lines between words at the width of the terminal."""
+    columns = screen_width() or 80
+    lines: list[str] = []
+    for line in text.split("\n"):
+        words = textwrap.wrap(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        lines += words if len(line) > columns else [line]
+    return "\n".join(lines)
 
 
 def _action(event: AgentEvent) -> str:

@@ -23,9 +23,11 @@ DEMO = Demo(
     prompt="Conway's Game of Life for the terminal: rules on a torus, well-known patterns, half-block pictures, and a"
     " command `python3 -m life`. Standard library only, each part with unittest tests.",
     config={"verify": ["{python} -m unittest -q"]},
-    story="Ralph plans a Game of Life, workers build it task by task, the tests judge each task, a reviewer looks at"
-    " the whole, and what it finds is fixed. The files, the commits and the test runs are real; the agents are played"
-    " from a recording, with the tokens and prices that it names, and cost nothing.",
+    story="Ralph plans a Game of Life. Three workers build its parts side by side, each in its own copy of the"
+    " project. The tests judge each task: one fails and is tried again. Two tasks change the same lines, and the"
+    " conflict is solved. A reviewer looks at the whole, what it finds is fixed, and the work is accepted. The files,"
+    " the commits and the test runs are real; the agents are played from a recording, with the tokens and prices that"
+    " it names, and cost nothing.",
     tests="{python} -m unittest -q",
     look="{python} -m life gun --steps 90 --still",
     play="{python} -m life gun",

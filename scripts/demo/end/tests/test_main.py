@@ -18,7 +18,10 @@ class TheCommand(unittest.TestCase):
         self.assertIn("pulsar", lines[0])
         self.assertEqual(len(lines), 12)
 
-    def test_generations_are_counted(self):
+    def test_a_pulsar_beats_in_threes(self):
+        self.assertEqual(shown("pulsar", "--steps", "3")[1:], shown("pulsar", "--steps", "0")[1:])
+
+    def test_the_gun_fires_a_glider_every_thirty_generations(self):
         self.assertIn("generation 30 · 41 cells", shown("gun", "--steps", "30")[0])
 
     def test_an_unknown_pattern_is_refused(self):
