@@ -39,7 +39,8 @@ TESTS = "python3 -m unittest -q"
 README = "README.md"
 # Task 1 is merged last, so that a solved conflict has only the work of tasks 2 and 3.
 ORDERS = (("2", "3", "1"), ("3", "2", "1"))
-LOOK = "python3 -c 'from life.picture import draw; print(draw({(1, 0), (2, 1), (0, 2), (1, 2), (2, 2)}, 3, 4))'"
+GLIDER = "{(1, 0), (2, 1), (0, 2), (1, 2), (2, 2)}"
+LOOK = f"python3 -c 'from life.picture import draw; print(*draw({GLIDER}, 3, 4), sep=chr(10))'"
 EXPECTED = {"1": 2, "2": 2, "3": 2, "4": 1, "fix-1-1": 1}  # turns by task
 AGAIN = "Findings of the last round"  # in the prompt of the second review
 
