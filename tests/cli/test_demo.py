@@ -78,18 +78,12 @@ def look_at_the_repository(user: User, folder: Path, command: str) -> list[str]:
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("order", "commits"),
-    [
-        ("231", [*PATTERNS, *PICTURE, *RULES]),
-        ("321", [*PICTURE, *PATTERNS, *RULES]),
-        ("213", [*PATTERNS, *RULES, *PICTURE]),
-        ("132", [*RULES, *PICTURE, *PATTERNS]),
-    ],
+    ("order", "commits"), [("231", [*PATTERNS, *PICTURE, *RULES]), ("321", [*PICTURE, *PATTERNS, *RULES])]
 )
-async def test_the_demo_solves_the_conflict_in_every_order_of_merges(
+async def test_the_demo_solves_the_conflict_whichever_task_is_merged_first(
     newcomer: User, order: str, commits: list[str]
 ) -> None:
-    """A task waits in its checks until the others are merged, so all three run at once."""
+    """The checks of a task wait until others are merged, so all three must run at once."""
     write_ordered_python(newcomer.bin, newcomer.home, order)
     done = await newcomer.atomic("demo", timeout=900)
     assert done.exit_code == 0, done.stderr

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from atomic.cli.progress import limit_line
-from atomic.runs.events import LimitReached
+from atomic.cli.progress import Progress, limit_line
+from atomic.runs.events import LimitReached, NodeStarted, TasksChanged
+from atomic.tasks import Task
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,17 @@ def test_a_reached_limit_names_its_flag_and_the_numbers(
 ) -> None:
     event = LimitReached(run="r", seq=1, time=0.0, kind=kind, limit=limit, spent=spent)
     assert limit_line(event) == line
+
+
+def test_steps_that_run_at_once_name_their_task() -> None:
+    progress = Progress()
+    list(progress.lines(TasksChanged(run="r", seq=1, time=0.0, tasks=[Task("a/b", "One"), Task("2", "Two")])))
+    lines: list[str] = []
+    for number, node in enumerate(("work[a/b]", "work[2]", "plan"), 2):
+        started = NodeStarted(
+            run="r", seq=number, time=0.0, node=node, step_id=node, attempt=1, description="work on it"
+        )
+        lines += progress.lines(started)
+    assert lines == ["task a/b: work on it", "task 2: work on it", "work on it"]
+    rows = progress.block(80)[:3]
+    assert [row.split(" on it")[0] for row in rows] == ["  task a/b: work", "  task 2: work", "  work"]

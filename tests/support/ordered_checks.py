@@ -1,7 +1,8 @@
 """A `python3` that decides in which order tasks of the demo are merged.
 
 The merge queue takes the task that is ready first. So the checks of a task wait until
-the tasks that must be merged before it are completed.
+the tasks that must be merged before it are completed. Task 1 must be the last one: its
+first attempt fails, and a red check runs again when no other check runs.
 """
 
 from __future__ import annotations
