@@ -265,7 +265,7 @@ class LiveView:
         self._is_paused = False
         lines = [f"{line}\n" for line in self._progress.lines(event)]
         lines += error_lines(event, self._progress.session_dir)
-        if isinstance(event, (Warning, RunEnded)):
+        if isinstance(event, (Warning, RunEnded, TasksChanged, AgentActivity)):
             lines = [_wrapped(line) for line in lines]
         if lines:
             self._paint("".join(lines))
