@@ -19,6 +19,7 @@ NAMES = [
     "agent_node",
     "subagent_node",
     "parallel_subagent_node",
+    "merge_node",
     "skill_node",
     "command_node",
     "decision_node",
