@@ -297,6 +297,39 @@ workflow = write_and_merge.node("fail", fail, on_error=lambda *_: Skip()).compil
     assert project.is_clean
 
 
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "workflows.md"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "workflows" / "parallel_parts.py"
+
+
+async def test_the_example_of_the_docs_runs_as_it_stands(tmp_path: Path) -> None:
+    section = DOCS.read_text(encoding="utf-8").partition("## Work in copies, and merge\n")[2]
+    code = section.partition("```python\n")[2].partition("```")[0]
+    project = Project(
+        tmp_path, "",
+        part("Write login.html", {"write": {"login.html": "login\n"}}),
+        part("Write search.html", {"write": {"search.html": "search\n"}}),
+    )  # fmt: skip
+    (project.user.home / ".atomic" / "workflows" / "flow.py").write_text(code)
+    done = await project.atomic("run", "flow", "--isolate", "clone", "--json", "go")
+    assert done.status == ("completed", "done", 0), (done.stderr, done.end)
+    assert project.files == ["README.md", "login.html", "search.html"]
+    assert "(clone)" in "\n".join(event.get("text", "") for event in done.events)
+
+
+async def test_the_example_with_parts_merges_what_passes_its_check(tmp_path: Path) -> None:
+    project = Project(
+        tmp_path, "",
+        part("It could not be merged", {"sh": "git mv b.txt part-b.txt && git commit -qm Rename"}),
+        part("Write a", {"write": {"a.txt": "a\n"}}),
+        part("Write b", {"sh": f"echo b > b.txt; {COMMIT}"}),
+    )  # fmt: skip
+    (project.user.home / ".atomic" / "workflows" / "flow.py").write_text(EXAMPLE.read_text())
+    done = await project.atomic("run", "parallel-parts", "--json", "--check", "test ! -f b.txt", "a; b")
+    assert done.status == ("completed", "done", 0), (done.stderr, done.end)
+    assert project.files == ["README.md", "a.txt", "part-b.txt"]
+    assert project.is_clean
+
+
 async def test_without_a_repository_the_run_does_not_start(tmp_path: Path) -> None:
     code = PARTS + 'workflow = pages.merge("merge", results=["login", "search"]).compile()\n'
     project = Project(tmp_path, code, git=False)
