@@ -174,14 +174,48 @@ async def test_a_kill_at_any_write_merges_each_work_once(run: Run, write: int, k
     """The writes are the move that is about to be made and the move that was made, for each work."""
     first = run.started()
     await first.begin("clone")
-    works = [await do(first, name, f"echo {name} > {name}.txt") for name in ("one", "two")]
+    names = ["one", "two", "three"]
+    one, two, three = [await do(first, name, f"echo {name} > {name}.txt") for name in names]
     run.kill_at(write, kept=kept)
     with pytest.raises(KilledError):
-        await merge_all(first, works)
+        await merge_all(first, [one, two])
     run.kill_at(0, kept=True)
     second = run.started()
-    await merge_all(second, works)
-    assert run.subjects == ["Do two", "Do one"]
+    await merge_all(second, [three, one, two])
+    assert sorted(run.subjects) == ["Do one", "Do three", "Do two"]
     branch = second.required_branch
-    assert [one.task for one in branch.landed] == ["one", "two"]
+    assert sorted(landed.task for landed in branch.landed) == ["one", "three", "two"]
     assert (branch.landing, branch.tip) == (None, run.git("rev-parse", BRANCH))
+
+
+async def test_a_kill_before_the_move_does_not_repeat_the_check(run: Run) -> None:
+    first = run.started()
+    await first.begin("clone")
+    work = await do(first, "one", "echo one > one.txt")
+    run.kill_at(1, kept=True)
+    with pytest.raises(KilledError):
+        await first.merge(work)
+    assert run.subjects == []
+    run.kill_at(0, kept=True)
+
+    async def check(commit: str) -> str:
+        return f"{commit} was checked again"
+
+    assert isinstance(await run.started().merge(work, check=check), Landed)
+    assert run.subjects == ["Do one"]
+
+
+async def test_a_kill_after_the_move_is_noted_before_others_build_on_it(run: Run) -> None:
+    first = run.started()
+    await first.begin("clone")
+    one, two = [await do(first, name, f"echo {name} > {name}.txt") for name in ("one", "two")]
+    await merge_all(first, [one])
+    run.kill_at(2, kept=False)
+    with pytest.raises(KilledError):
+        await first.merge(two)
+    run.kill_at(0, kept=True)
+    second = run.started()
+    three = await do(second, "three", "echo three > two.txt")
+    await merge_all(second, [three, two])
+    assert run.subjects == ["Do three", "Do two", "Do one"]
+    assert run.git("show", f"{BRANCH}:two.txt") == "three"
