@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from atomic.base.errors import closest
@@ -126,6 +127,9 @@ class Runtime:
     files: Any = None
     facts: Any = None
     workspaces: Any = None
+    workspace: Any = None
+    merge: Any = None
+    folder: Path = Path()
     check_variables: Sequence[str] = ()
     trusted: bool = False
     configured: Sequence[str] = ()
