@@ -127,6 +127,7 @@ async def test_the_demo_does_not_use_the_users_configuration(newcomer: User) -> 
     assert "generation 90 · 51 cells" in done.stdout  # it was accepted
 
 
+@pytest.mark.ci
 async def test_the_demo_shows_running_steps_in_a_terminal(newcomer: User) -> None:
     newcomer.env |= {"TERM": "xterm", "ATOMIC_REPLAY_SPEED": "4"}
     async with in_terminal([ATOMIC, "demo"], env=newcomer.env, cwd=newcomer.project) as terminal:

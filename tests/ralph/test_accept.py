@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
@@ -74,6 +75,7 @@ def fixer(*steps: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
 # -- --accept ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", KINDS)
 async def test_accept_at_the_end_moves_the_users_branch_forward(tmp_path: Path, kind: str) -> None:
     sandbox = Accepting(tmp_path, writing("1"), APPROVE, isolate=kind)
@@ -93,11 +95,14 @@ async def test_accept_at_the_end_moves_the_users_branch_forward(tmp_path: Path, 
 
 async def test_accept_at_the_end_leaves_a_branch_that_has_moved(tmp_path: Path) -> None:
     sandbox = Accepting(tmp_path)
-    there = shlex.quote(str(sandbox.project))
-    sandbox.play(
-        worker("1", {"write": {"part1.txt": "x\n"}}, {"sh": f"git -C {there} commit -q --allow-empty -m mine"})
-    )
-    end = await sandbox.work("--accept", "--review-rounds", "0", *GREEN)
+    home = shlex.quote(str(sandbox.user.home))
+    wait = f"touch {home}/began; while ! test -e {home}/go; do sleep 0.1; done"
+    sandbox.play(worker("1", {"write": {"part1.txt": "x\n"}}, {"sh": wait}))
+    run = asyncio.create_task(sandbox.work("--accept", "--review-rounds", "0", *GREEN))
+    await eventually((sandbox.user.home / "began").exists)
+    sandbox.git("commit", "-q", "--allow-empty", "-m", "mine")
+    (sandbox.user.home / "go").touch()
+    end = await run
     assert sandbox.git("log", "-1", "--format=%s") == "mine"
     why = f"main has commits that {sandbox.branch} does not have: atomic accept {sandbox.short} merges both"
     assert f"\n  not merged: {why}\n" in end["message"]
@@ -115,6 +120,7 @@ async def test_accept_at_the_end_overwrites_no_file_of_the_user(tmp_path: Path) 
     )
 
 
+@pytest.mark.ci
 async def test_the_last_lines_of_a_run_are_commands_in_a_column(tmp_path: Path) -> None:
     sandbox = Accepting(tmp_path, writing("1"), APPROVE)
     end = await sandbox.work()
@@ -130,6 +136,7 @@ async def test_the_last_lines_of_a_run_are_commands_in_a_column(tmp_path: Path) 
 # -- --fix ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_fixer_resolves_a_conflict_and_the_merge_is_accepted(tmp_path: Path, kind: str) -> None:
     solving = fixer({"write": {"part1.txt": "part 1\npart of the user\n"}})
@@ -169,6 +176,7 @@ async def test_a_fixer_resolves_a_conflict_and_the_merge_is_accepted(tmp_path: P
     assert not list((sandbox.user.home / ".atomic" / "workspaces").iterdir())
 
 
+@pytest.mark.ci
 async def test_a_clean_merge_that_the_checks_refuse_goes_to_a_fixer(tmp_path: Path) -> None:
     """Each side is green, and both together are red."""
     sandbox = Accepting(tmp_path, writing("1"), fixer({"delete": ["mine.txt"]}), APPROVE)
@@ -181,6 +189,7 @@ async def test_a_clean_merge_that_the_checks_refuse_goes_to_a_fixer(tmp_path: Pa
     assert "test -f mine.txt" in asked
 
 
+@pytest.mark.ci
 async def test_a_clean_merge_with_green_checks_needs_no_agent(tmp_path: Path) -> None:
     sandbox = Accepting(tmp_path, writing("1"), APPROVE)
     await sandbox.work()
@@ -193,6 +202,7 @@ async def test_a_clean_merge_with_green_checks_needs_no_agent(tmp_path: Path) ->
     assert "No check has run" not in done.stdout
 
 
+@pytest.mark.ci
 async def test_markers_that_are_left_go_back_to_the_fixer(tmp_path: Path) -> None:
     idle = fixer({"write": {"other.txt": "x\n"}}, attempt=1)
     solving = fixer({"write": {"part1.txt": "both\n"}}, attempt=2)
@@ -206,6 +216,7 @@ async def test_markers_that_are_left_go_back_to_the_fixer(tmp_path: Path) -> Non
     assert (sandbox.project / "part1.txt").read_text() == "both\n"
 
 
+@pytest.mark.ci
 async def test_a_conflict_that_no_fixer_resolves_changes_nothing(tmp_path: Path) -> None:
     sandbox = Accepting(tmp_path, writing("1"), fixer(), APPROVE)
     await sandbox.work()
@@ -238,6 +249,7 @@ async def test_a_killed_merge_continues_and_loses_nothing(tmp_path: Path) -> Non
     assert (sandbox.project / "part1.txt").read_text() == "both\n"
 
 
+@pytest.mark.ci
 async def test_the_caps_of_the_run_hold_for_its_merge(tmp_path: Path) -> None:
     paid = worker("1", {"write": {"part1.txt": "part 1\n"}}, {"cost": 0.9})
     sandbox = Accepting(tmp_path, paid, fixer({"cost": 0.9}), isolate="clone")
@@ -252,6 +264,7 @@ async def test_the_caps_of_the_run_hold_for_its_merge(tmp_path: Path) -> None:
     assert sandbox.git("rev-parse", "main") == head
 
 
+@pytest.mark.ci
 async def test_files_of_the_user_are_in_the_way_before_anything_is_paid(tmp_path: Path) -> None:
     sandbox = Accepting(tmp_path, writing("1"), fixer(), APPROVE)
     await sandbox.work()
@@ -270,6 +283,7 @@ async def test_files_of_the_user_are_in_the_way_before_anything_is_paid(tmp_path
     assert sandbox.runs == {sandbox.run}
 
 
+@pytest.mark.ci
 async def test_at_a_terminal_a_fixer_is_offered_and_enter_means_no(tmp_path: Path) -> None:
     sandbox = Accepting(tmp_path, writing("1"), fixer({"write": {"part1.txt": "both\n"}}), APPROVE)
     await sandbox.work()
@@ -287,6 +301,7 @@ async def test_at_a_terminal_a_fixer_is_offered_and_enter_means_no(tmp_path: Pat
     assert (sandbox.project / "part1.txt").read_text() == "both\n"
 
 
+@pytest.mark.ci
 async def test_a_clean_merge_is_made_at_once_unless_the_user_wants_the_checks(tmp_path: Path) -> None:
     sandbox = Accepting(tmp_path, writing("1"), APPROVE)
     await sandbox.work()

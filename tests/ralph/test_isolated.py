@@ -42,6 +42,7 @@ def task(id: str, **facts: Any) -> dict[str, Any]:
     return {"id": id, "title": f"Write part {id}", **facts}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", KINDS)
 async def test_one_bad_task_of_ten_does_not_harm_the_others(tmp_path: Path, kind: str) -> None:
     parts = [writing(str(number)) for number in range(1, 10)]
@@ -75,6 +76,7 @@ async def test_a_conflict_goes_back_to_the_worker_with_both_sides(tmp_path: Path
     assert all(word in again for word in ("<<<<<<<", ">>>>>>>", "git rebase atomic-tip"))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", KINDS)
 async def test_yolo_works_in_a_workspace_until_its_checks_are_green(tmp_path: Path, kind: str) -> None:
     first = {"role": "worker", "times": 1, "do": [{"write": {"a.txt": "a\n"}}, {"say": PROMISE}]}
@@ -88,6 +90,7 @@ async def test_yolo_works_in_a_workspace_until_its_checks_are_green(tmp_path: Pa
     assert f"atomic accept {sandbox.session.name[:8]}" in done.end["message"]
 
 
+@pytest.mark.ci
 async def test_a_killed_run_continues_in_its_workspace(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, isolate="overlay")
     home = sandbox.user.home

@@ -60,6 +60,7 @@ async def test_the_start_names_branch_workers_and_the_check(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["overlay", "clone"])
 async def test_the_users_command_sets_the_copies_up_once(tmp_path: Path, kind: str) -> None:
     count = tmp_path / "count"
@@ -75,6 +76,7 @@ async def test_the_users_command_sets_the_copies_up_once(tmp_path: Path, kind: s
     assert "set up by mkdir installed" in done.warnings
 
 
+@pytest.mark.ci
 async def test_the_projects_script_needs_trust_and_runs_as_approved(tmp_path: Path) -> None:
     sandbox = one_task(tmp_path, **{".atomic__workspace-setup": "#!/bin/sh\ntouch made\n", ".gitignore": "made\n"})
     commit(sandbox)
@@ -118,6 +120,7 @@ async def test_a_check_that_fails_only_in_the_copy_stops_the_run_with_both_outpu
     assert again.status == ("completed", "done", 0), again.end
 
 
+@pytest.mark.ci
 async def test_fewer_tests_in_the_copy_stop_the_run(tmp_path: Path) -> None:
     suite = (
         "import os, unittest\nclass Test(unittest.TestCase):\n    def test_a(self): pass\n"
@@ -131,6 +134,7 @@ async def test_fewer_tests_in_the_copy_stop_the_run(tmp_path: Path) -> None:
     assert "runs 2 tests in your checkout and only 1 in a copy of it" in done.end["message"]
 
 
+@pytest.mark.ci
 async def test_a_resume_begins_with_the_commit_that_repairs_the_check(tmp_path: Path) -> None:
     sandbox = one_task(tmp_path)
     done = await sandbox.ralph(*flags(sandbox, "test -f fixed"))
@@ -144,6 +148,7 @@ async def test_a_resume_begins_with_the_commit_that_repairs_the_check(tmp_path: 
     assert sandbox.git("merge-base", branch, "main") == sandbox.git("rev-parse", "main")
 
 
+@pytest.mark.ci
 async def test_tests_that_failed_before_the_run_may_fail_and_no_others(tmp_path: Path) -> None:
     sandbox = one_task(tmp_path, **{"suite.py": SUITE})
     breaking = worker("2", {"write": {"broken": ""}})

@@ -168,6 +168,7 @@ async def test_a_work_that_continues_another_takes_its_place(run: Run) -> None:
     assert run.git("show", f"{BRANCH}:a.txt") == "both"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kept", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("write", range(1, 5))
 async def test_a_kill_at_any_write_merges_each_work_once(run: Run, write: int, kept: bool) -> None:

@@ -39,8 +39,8 @@ def users_project(folder: Path) -> Path:
     return project
 
 
-# One of each kind is quick enough for every change.
-_QUICK = OVERLAYS[:1] + GUARDED[:1]
+# One kind is quick enough for every change.
+_QUICK = OVERLAYS[:1]
 _OTHERS = [one for one in OVERLAYS + GUARDED if one not in _QUICK]
 
 
