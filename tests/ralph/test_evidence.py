@@ -16,8 +16,10 @@ from atomic.ralph.evidence import (
     diffstat,
     evidence_name,
     read_evidence,
+    weakened_checks,
     write_evidence,
 )
+from atomic.ralph.test_results import RunnerResults
 from tests.ralph.sandbox import facts_in
 
 PASSED = CheckResult("make test", 0, 1.5, False, "ab" * 32, "ok\n", 0, True)
@@ -73,3 +75,19 @@ def test_secrets_that_a_gate_prints_are_not_kept(tmp_path: Path) -> None:
 def test_the_diffstat_is_the_sum() -> None:
     changes = [FileChange("a", "added", 3, 0), FileChange("b", "modified", 1, 2), FileChange("c", "deleted", 0, 4)]
     assert diffstat(changes) == Diffstat(3, 4, 6)
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (RunnerResults("unittest", 3, ()), ""),
+        (RunnerResults("unittest", 2, ()), "make test ran 2 tests after task 1, and 3 before the run"),
+        (None, "its output does not show which tests ran; 3 ran before the run"),
+    ],
+)
+def test_a_check_that_proves_less_than_before_is_named(now: RunnerResults | None, said: str) -> None:
+    """Code that ends the process of the tests with exit code 0 leaves no results."""
+    proof = evidence("1", gate=msgspec.structs.replace(PASSED, tests=now))
+    found = weakened_checks({"1": proof}, {"make test": RunnerResults("unittest", 3, ())})
+    assert len(found) == bool(said)
+    assert said in "".join(found)

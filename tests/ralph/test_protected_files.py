@@ -64,7 +64,7 @@ def test_files_that_steer_checks_are_protected_new_or_not(status: str) -> None:
         ("tool --config=ci/settings.yml", "ci/settings.yml"),
         ("sh 'my check.sh'", "my check.sh"),
         ("/home/me/project/check.sh", "check.sh"),
-        ("python -m pytest -q", "pytest.py"),
+        ("python -m runner -q", "runner.py"),
         ("python -m checks.all", "checks/all.py"),
         ("sh 'unclosed.sh", "unclosed.sh"),
     ],
@@ -72,6 +72,21 @@ def test_files_that_steer_checks_are_protected_new_or_not(status: str) -> None:
 def test_a_file_that_a_gate_names_is_protected(command: str, path: str) -> None:
     assert protected([changed(path, "added"), changed("other/x.sh", "added")], [command]) == [path]
     assert protected([changed(path, "added")], ["make test"]) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "is_seen"),
+    [
+        ("unittest.py", True),
+        ("tests/pytest/__init__.py", True),
+        ("src/json.py", True),
+        ("src/app/json.py", False),
+        ("test/__init__.py", False),
+        ("jsonish.py", False),
+    ],
+)
+def test_a_module_that_python_takes_for_a_library_is_protected(path: str, is_seen: bool) -> None:
+    assert protected([changed(path, "added")], ["make test"]) == ([path] if is_seen else [])
 
 
 @pytest.mark.parametrize("path", ["check.sh", "Makefile", "pyproject.toml", ".github/workflows/ci.yml", "tests/run.sh"])

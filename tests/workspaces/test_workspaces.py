@@ -16,6 +16,7 @@ from atomic.workspaces import (
     Base,
     Contents,
     Isolation,
+    IsolationKind,
     Workspace,
     choose_isolation,
     find_contents,
@@ -158,6 +159,45 @@ async def test_files_are_kept_when_the_worker_has_deleted_the_repository(place: 
     captured = await workspace.capture(place.repository, "refs/atomic/run/1/1", ADA, "Task 1")
     changed = place.git("diff", "--name-status", "main", captured.result)
     assert changed.split() == ["A", "n.txt", "D", "src/b.txt"]
+
+
+async def test_the_files_of_a_deleted_repository_are_a_change_of_the_commit_it_began_at(place: Place) -> None:
+    """Not of the base: the work of other tasks that is in the files would be this task's."""
+    write(place.project, {"later.txt": "later\n"})
+    later = commit(place.project, "Work of another task")
+    git(place.project, "reset", "-q", "--hard", "HEAD~1")
+    workspace = await place.workspace(at=later)
+    await shell(workspace, "rm -rf .git; echo mine > mine.txt; git init -q; git add mine.txt; git commit -qm Mine")
+    captured = await workspace.capture(place.repository, "refs/atomic/run/1/1", ADA, "Work")
+    assert place.git("rev-parse", f"{captured.result}^").strip() == later
+    assert place.git("diff", "--name-only", later, captured.result).split() == ["mine.txt"]
+
+
+async def test_ignored_files_that_the_worker_has_committed_are_in_the_result(place: Place) -> None:
+    workspace = await place.workspace()
+    await shell(workspace, "echo log > x.log; echo log > 'y [1].log'; git add -f *.log; git commit -qm Logs; rm x.log")
+    captured = await workspace.capture(place.repository, "refs/atomic/run/1/1", ADA, "Work")
+    assert place.git("show", f"{captured.result}:y [1].log") == "log\n"
+    assert "x.log" not in place.git("ls-tree", "--name-only", captured.result).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("script", "unfinished"),
+    [
+        ("git rebase main", "rebase"),
+        ("git merge main", "merge"),
+        ("git cherry-pick main", "cherry-pick"),
+        ("echo more > a.txt; git stash -q; git checkout -q main; git stash pop", "conflict"),
+        ("git rebase main; git rebase --abort", ""),
+    ],
+)
+async def test_a_conflict_that_git_waits_for_is_known(tmp_path: Path, script: str, unfinished: str) -> None:
+    place = Place(tmp_path, new_repository(tmp_path / "project", FILES), Isolation(IsolationKind.CLONE))
+    workspace = await place.workspace()
+    sides = "git checkout -q -b mine; echo mine > a.txt; git commit -qam Mine; git checkout -q main; echo x > a.txt"
+    await shell(workspace, f"{sides}; git commit -qam Theirs; git checkout -q mine; {script}; true")
+    captured = await workspace.capture(place.repository, "refs/atomic/run/1/1", ADA, "Work")
+    assert captured.unfinished == unfinished
 
 
 async def test_files_of_a_repository_inside_the_workspace_are_kept(place: Place) -> None:

@@ -79,13 +79,18 @@ def diffstat(changes: Iterable[FileChange]) -> Diffstat:
 def weakened_checks(evidence: Mapping[str, Evidence], before: Mapping[str, RunnerResults]) -> list[str]:
     """Return a sentence for each task after which checks prove less than before.
 
-    Fewer tests ran than before the run, or a check fails with the files that decide what
-    it does as they were. `before` are the tests before the run, by command.
+    Fewer tests ran than before the run, or nothing shows that they ran, or a check fails
+    with the files that decide what it does as they were. `before` are the tests before the run, by command.
     """
     found: list[str] = []
     for task, proof in evidence.items():
         for check in proof.merged_checks or proof.checks:
             first = before.get(check.command)
+            if first is not None and check.tests is None and check.exit_code == 0:
+                found.append(
+                    f"{check.command} passed after task {task}, but its output does not show which tests ran;"
+                    f" {first.total} ran before the run"
+                )
             if first is not None and check.tests is not None and check.tests.total < first.total:
                 found.append(
                     f"{check.command} ran {check.tests.total} tests after task {task}, and {first.total} before the run"

@@ -67,7 +67,7 @@ async def work(ctx: Ralph) -> NodeResult:
         {
             "broken": {task.id: ended.error},
             "cut_off": {task.id: ended.is_cut},
-            "misplaced": {task.id: misplaced(done)},
+            "misplaced": {task.id: await misplaced(run, done)},
             "said": {task.id: run.last_words(ended.text)},
             "spans": {task.id: [span]},
             "turns": {task.id: attempt},
@@ -75,8 +75,8 @@ async def work(ctx: Ralph) -> NodeResult:
     )
 
 
-def misplaced(work: Work) -> Try | None:
-    """Return why the commits of a turn cannot be merged, whatever is in their files."""
+async def misplaced(run: RunFolder, work: Work) -> Try | None:
+    """Return why the commits of a turn cannot be merged, whatever the checks say."""
     if unfinished := work.unfinished:
         how = f"Finish it (`git {unfinished} --continue`) or end it (`git {unfinished} --abort`)"
         what = f"a {unfinished} in progress"
@@ -97,6 +97,14 @@ def misplaced(work: Work) -> Try | None:
             f" be lost. Put your commits on top of it (`git rebase {short}`). If your files are already as they should"
             f" be: `git reset --soft {short}`, and commit. Only add commits, and amend only your own.",
             f"the worker's commits do not contain the start of the task ({short})",
+        )
+    if links := await run.workspaces.links_outside(work.base, work.commit):
+        paths = ", ".join(links[:5])
+        return Try(
+            "git",
+            f"These links lead out of the project: {paths}. Checks would use files that are in no commit. Commit the"
+            " files themselves, or links to files of the project (relative ones).",
+            f"links lead out of the project: {paths}",
         )
     return None
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -19,7 +20,10 @@ _TEST_NAMES = (
     *("*.test.*", "*.spec.*", "*.snap", "*_spec.rb", "*_test.rb", "*_test.exs"),
     *("*Test.java", "*Tests.java", "Test*.java", "*IT.java", "*Test.kt", "*Tests.kt", "*Test.php", "*Tests.cs"),
 )
-_STEERING_FOLDERS = (".github/workflows", ".github/actions", ".circleci", ".buildkite", ".husky", ".cargo")
+_STEERING_FOLDERS = (
+    *(".github/workflows", ".github/actions", ".circleci", ".buildkite", ".husky", ".cargo"),
+    *("node_modules", ".venv", "site-packages"),  # tools that checks use, which are not committed as a rule
+)
 # Lock files have the versions of the tools that run the tests: another tool of the same
 # name could report anything. Ignore rules can hide changes.
 _STEERING_NAMES = tuple(
@@ -31,10 +35,16 @@ _STEERING_NAMES = tuple(
     eslint.config.* .eslintrc* .eslintignore biome.json* Cargo.toml build.rs clippy.toml nextest.toml go.mod
     pom.xml build.gradle* settings.gradle* Makefile makefile GNUmakefile *.mk justfile Justfile
     Taskfile.y*ml Rakefile .gitlab-ci.yml .travis.yml azure-pipelines*.yml Jenkinsfile
-    .pre-commit-config.yaml
+    .pre-commit-config.yaml .env .env.* .envrc .tool-versions .python-version .node-version .nvmrc
+    .ruby-version rust-toolchain rust-toolchain.toml
     *.lock *.lockb package-lock.json npm-shrinkwrap.json pnpm-lock.yaml go.sum requirements*.txt
     """.split()  # noqa: SIM905  # easier to read without quotes
 )
+
+# A module of such a name in a folder of the import path replaces the library of that
+# name, the test runner included.
+_LIBRARIES = {*sys.stdlib_module_names, "pytest", "_pytest", "pluggy", "coverage", "nose2", "hypothesis"}
+_IMPORT_FOLDERS = ("", "src", "lib", "test", "tests")
 
 # Files whose only or main subject is what checks do, or that have the command of the
 # tests. Manifests and lock files that mostly have dependencies are not here.
@@ -85,7 +95,15 @@ def _is_protected(change: FileChange, named: Collection[str]) -> bool:
         _matches(path.name, _STEERING_NAMES)
         or _is_below(change.path, _STEERING_FOLDERS)
         or any(_is_named(change.path, word) for word in named)
+        or _replaces_library(path)
     )
+
+
+def _replaces_library(path: PurePosixPath) -> bool:
+    """Return whether Python may import a file in place of a library."""
+    module = path.parent if path.name == "__init__.py" else path.with_suffix("")
+    folder = str(module.parent)
+    return path.suffix == ".py" and module.name in _LIBRARIES and folder.replace(".", "", 1) in _IMPORT_FOLDERS
 
 
 def _is_test(path: PurePosixPath) -> bool:

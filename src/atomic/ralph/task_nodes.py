@@ -291,7 +291,7 @@ async def evidence_of(
         tree=now.tree,
         changed_files=tuple(one.path for one in changes),
         diffstat=diffstat(changes),
-        protected_files=tuple(_protected(run, task, changes)),
+        protected_files=tuple(await _protected(run, task, changes, spans)),
         reason=reason,
         steering_files=tuple(await _steering(run, now, changes)),
         uncommitted=tuple(one.path for one in changes if one.path in uncommitted),
@@ -300,12 +300,15 @@ async def evidence_of(
     )
 
 
-def _protected(run: RunFolder, task: str, changes: Sequence[FileChange]) -> list[str]:
+async def _protected(run: RunFolder, task: str, changes: Sequence[FileChange], spans: Sequence[Span]) -> list[str]:
     """Return the changed files that decide about checks, including files that git
-    ignores.
+    ignores, or would ignore.
     """
-    seen = protected(changes, run.checks.commands)
-    return sorted({*seen, *Checkout(run).hidden.changed_by(task)})
+    found = {*protected(changes, run.checks.commands), *Checkout(run).hidden.changed_by(task)}
+    for span in spans if run.is_isolated else ():
+        if span.before.head and span.after.head:
+            found.update(await run.workspaces.ignored_files(span.before.head, span.after.head))
+    return sorted(found)
 
 
 async def _steering(run: RunFolder, now: FolderSnapshot, changes: Sequence[FileChange]) -> list[str]:

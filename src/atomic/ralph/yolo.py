@@ -97,7 +97,7 @@ async def _isolated_turn(ctx: Ralph, run: RunFolder, number: int) -> tuple[Ended
     work = workspace.work
     if not work.unfinished:
         await run.workspaces.settle(TASK, work.commit)
-    failed = misplaced(work)
+    failed = await misplaced(run, work)
     if failed is not None:
         return ended, [], failed
     merged = await ctx.deps.merge(work)

@@ -32,6 +32,7 @@ _UNFINISHED = {
     "REVERT_HEAD": "revert",
 }
 UNSOLVED = "conflict"
+_MAX_PATHS = 500  # of one command
 ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 _COPIED = ("config", "shallow", "info/exclude", "info/attributes")
 
@@ -104,6 +105,7 @@ class Capture:
         await asyncio.to_thread(self._prepare)
         head = await self._find_head()
         extra = await self._add_files(self._view.root, self._git_dir / "index")
+        await self._add_committed(head)
         tree = (await self._git("write-tree")).strip()
         result = head
         if tree != (await self._git("rev-parse", f"{head}^{{tree}}")).strip():
@@ -153,6 +155,17 @@ class Capture:
                 await self._git("update-index", "--force-remove", "--", path, env=env, cwd=root)
                 await self._git("read-tree", f"--prefix={path}/", tree, env=env, cwd=root)
         return found
+
+    async def _add_committed(self, head: str) -> None:
+        """Add files that the worker has committed although the ignore rules name them."""
+        words = ("diff", "--cached", "--name-only", "--no-renames", "--diff-filter=D", "-z", head)
+        missing = (await self._git(*words)).split("\0")[:-1]
+        literal = {"GIT_LITERAL_PATHSPECS": "1"}
+        for at in range(0, len(missing), _MAX_PATHS):
+            paths = missing[at : at + _MAX_PATHS]
+            there = (await self._git("ls-files", "--others", "-z", "--", *paths, env=literal)).split("\0")[:-1]
+            if there:
+                await self._git("add", "--force", "--", *there, env=literal)
 
     async def _is_repository(self, folder: Path) -> bool:
         """Return whether a folder is a repository that is there with its files."""

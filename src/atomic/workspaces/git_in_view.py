@@ -66,9 +66,3 @@ async def fetch_bundle(repository: Repository, bundle: Path, ref: str) -> None:
     settings = ("-c", "fetch.fsckObjects=true", "-c", "maintenance.auto=false", "-c", "gc.auto=0")
     await repository.git(*settings, *words, env={"GIT_ALLOW_PROTOCOL": "file"})
     await asyncio.to_thread(bundle.unlink)
-
-
-def users_settings() -> dict[str, str]:
-    """Return the variables that name the files of the user's own settings."""
-    names = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")
-    return {name: os.environ[name] for name in names if name in os.environ}

@@ -16,6 +16,7 @@ from itertools import count
 import msgspec
 
 from atomic.git import GitError, Repository
+from atomic.workspaces.commit_changes import changed_files
 from atomic.workspaces.rebasing import Conflict
 from atomic.workspaces.workspace import Workspace
 
@@ -118,21 +119,10 @@ async def _reverted(repository: Repository, start: str, tip: str, merged: str) -
     """Return the files that the branch has changed since `start`, and that are in the
     merge as they were at `start`, unless they were moved.
     """
-    landed = await _changed_files(repository, start, tip)
-    undone = await _changed_files(repository, tip, merged)
+    landed = await changed_files(repository, start, tip)
+    undone = await changed_files(repository, tip, merged)
     added = {new for _, new in undone.values()}
     return [path for path, (old, new) in landed.items() if undone.get(path) == (new, old) and new not in added]
-
-
-async def _changed_files(repository: Repository, old: str, new: str) -> dict[str, tuple[str, str]]:
-    """Return mode and hash of each changed file, before and after."""
-    words = ("diff", "--raw", "--no-abbrev", "--no-renames", "-z", old, new)
-    fields = iter((await repository.git(*words)).split("\0")[:-1])
-    found: dict[str, tuple[str, str]] = {}
-    for facts in fields:
-        old_mode, new_mode, old_hash, new_hash, _ = facts.removeprefix(":").split()
-        found[next(fields)] = f"{old_mode} {old_hash}", f"{new_mode} {new_hash}"
-    return found
 
 
 async def move_branch(repository: Repository, branch: str, new: str, old: str) -> bool:

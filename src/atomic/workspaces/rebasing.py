@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from atomic.git import GitError
-from atomic.workspaces.git_in_view import NO_SETTINGS, SAFE, git_in_view, users_settings
+from atomic.workspaces.git_in_view import NO_SETTINGS, SAFE, git_in_view
 from atomic.workspaces.views import View
 
 MAX_CONFLICT = 20_000  # characters
@@ -48,7 +48,7 @@ class Rebase:
     def __init__(self, view: View, onto: str) -> None:
         self._view = view
         self._onto = onto
-        self._env: Mapping[str, str] = {**NO_SETTINGS, **users_settings()}
+        self._env: Mapping[str, str] = NO_SETTINGS
 
     async def run(self, base: str, result: str) -> str | Conflict:
         """Put the commits after `base`, up to `result`, on top of `onto`.

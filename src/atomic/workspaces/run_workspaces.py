@@ -30,6 +30,7 @@ from atomic.processes.temporary_folders import temporary_prefix
 from atomic.workspaces.base import Base, prepare_base
 from atomic.workspaces.capture import Author, Captured
 from atomic.workspaces.checkout import open_checkout
+from atomic.workspaces.commit_changes import ignored_files, links_outside
 from atomic.workspaces.contents import MAX_SIZE, find_contents
 from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import remove_tree
@@ -535,6 +536,17 @@ class RunWorkspaces:
         except WorkspaceError:
             again = await self.create(name, result, start=self._starts().get(name, ""))
             await again.add_branch(self.repository, TIP, tip)
+
+    async def links_outside(self, base: str, result: str) -> list[str]:
+        """Return the links of a result that lead out of the project. Raises GitError."""
+        return await links_outside(self.repository, base, result)
+
+    async def ignored_files(self, base: str, result: str) -> list[str]:
+        """Return the new files of a result that the user's ignore rules name.
+
+        Raises GitError.
+        """
+        return await ignored_files(self.repository, base, result)
 
     async def settle(self, name: str, result: str) -> None:
         """Let a worker continue with the commit that was made of its uncommitted files.
