@@ -11,6 +11,7 @@ import pytest
 
 from atomic.workspaces.run_workspaces import MergeQueue
 from tests.ralph.sandbox import APPROVE, Sandbox, worker, writing
+from tests.support.waits import eventually
 
 WRITE = "echo {0} > same.txt && git add same.txt && git commit -qm 'Write {0}'"
 
@@ -87,18 +88,36 @@ async def test_lines_of_others_that_a_worker_drops_are_shown_to_the_reviewer_and
     assert "merging took 1 line away that another task had added to same.txt" in done.warnings
 
 
+async def move_branch(sandbox: Sandbox, number: int) -> None:
+    """Wait for the turn of this number, put another line on the run's branch, and let the turn end."""
+    home = sandbox.user.home
+    await eventually((home / f"turn-{number}").exists)
+    branch = branch_of(sandbox)
+    blob = sandbox.git("hash-object", "-w", "--", str(home / f"theirs-{number}"))
+    readme = sandbox.git("ls-tree", branch, "README.md")
+    listed = home / "listed"
+    listed.write_text(f"{readme}\n100644 blob {blob}\tsame.txt\n")
+    tree = sandbox.git("-c", f"alias.make=!git mktree < {listed}", "make")
+    commit = sandbox.git("commit-tree", tree, "-p", branch, "-m", "Theirs")
+    sandbox.git("update-ref", f"refs/heads/{branch}", commit)
+    (home / f"moved-{number}").touch()
+
+
 async def test_a_task_that_never_fits_is_given_up_with_both_sides(tmp_path: Path) -> None:
     """Each time that it is to be merged, the same line is already another one."""
-    sandbox = Sandbox(tmp_path, isolate="clone")
-    other = (
-        f"cd {sandbox.project} && b=$(git for-each-ref --format='%(refname)' refs/heads/atomic/)"
-        " && blob=$(echo theirs-$$ | git hash-object -w --stdin)"
-        " && tree=$( (git ls-tree $b | grep -v same.txt; printf '100644 blob %s\\tsame.txt\\n' $blob) | git mktree)"
-        " && git update-ref $b $(git commit-tree $tree -p $b -m Theirs)"
-    )
-    mine = "echo mine-$$ > same.txt && git add same.txt && git commit -qm Mine"
-    sandbox.play(worker("1", {"sh": mine}, {"sh": other}))
-    done = await sandbox.ralph("--tasks", tasks_file(sandbox, {"id": "1"}), "--verify", "test -f README.md")
+    sandbox = Sandbox(tmp_path, isolate="overlay")
+    parts: list[Any] = []
+    for number in range(1, 6):
+        (sandbox.user.home / f"theirs-{number}").write_text(f"theirs-{number}\n")
+        mine = f"echo mine-{number} > same.txt && git add same.txt && git commit -qm Mine && touch ~/turn-{number}"
+        wait = f"for i in $(seq 6000); do test -e ~/moved-{number} && break; sleep 0.02; done"
+        parts.append(worker("1", {"sh": mine}, {"sh": wait}, attempt=number))
+    sandbox.play(*parts)
+    listed = tasks_file(sandbox, {"id": "1"})
+    run = asyncio.create_task(sandbox.ralph("--tasks", listed, "--verify", "test -f README.md"))
+    for number in range(1, 6):
+        await move_branch(sandbox, number)
+    done = await run
     assert done.status == ("blocked", "nothing_runnable", 5), done.end
     assert len(sandbox.callers) == 5
     prompts = prompts_of(sandbox, "1")
