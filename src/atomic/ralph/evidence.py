@@ -80,7 +80,8 @@ def weakened_checks(evidence: Mapping[str, Evidence], before: Mapping[str, Runne
     """Return a sentence for each task after which checks prove less than before.
 
     Fewer tests ran than before the run, or nothing shows that they ran, or a check fails
-    with the files that decide what it does as they were. `before` are the tests before the run, by command.
+    with the files that decide what it does as they were. `before` are the tests before
+    the run, by command.
     """
     found: list[str] = []
     for task, proof in evidence.items():

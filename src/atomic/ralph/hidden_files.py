@@ -24,9 +24,9 @@ from typing import Any
 import msgspec
 
 from atomic.git import find_repository
+from atomic.ralph.changed_tests import named_files
 from atomic.ralph.file_copies import content_of
 from atomic.ralph.file_names import shown
-from atomic.ralph.protected_files import named_files
 from atomic.sessions.facts import Facts
 
 FACT = "hidden_files"

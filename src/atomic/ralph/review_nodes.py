@@ -10,6 +10,7 @@ import msgspec
 from atomic.base.files import replace_file
 from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
+from atomic.ralph.changed_tests import protected
 from atomic.ralph.check_runs import (
     MAX_RUNS,
     check_tree,
@@ -26,7 +27,6 @@ from atomic.ralph.evidence import weakened_checks
 from atomic.ralph.hidden_files import REVIEW
 from atomic.ralph.options import rounds_of
 from atomic.ralph.prompts import MAX_PATCH, Change, reviewer_prompt
-from atomic.ralph.protected_files import protected
 from atomic.ralph.review import (
     Finding,
     Review,

@@ -13,6 +13,7 @@ from atomic.base.errors import AtomicError
 from atomic.git import FileChange, FolderSnapshot
 from atomic.graph import Postpone, Suspend
 from atomic.providers.errors import ProviderError
+from atomic.ralph.changed_tests import protected, steering
 from atomic.ralph.check_runs import (
     check_tree,
     check_with_former_files,
@@ -25,7 +26,6 @@ from atomic.ralph.check_runs import (
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.evidence import CheckResult, Evidence, diffstat
 from atomic.ralph.prompts import aim_of, check_output, is_check_repair, role_of, worker_prompt
-from atomic.ralph.protected_files import protected, steering
 from atomic.ralph.run_folder import Ralph, RunFolder, ask_once
 from atomic.ralph.state import MAX_ATTEMPTS, Span, Try
 from atomic.ralph.turn_changes import changes_of, has_committed, has_moved, joined, watch_turn

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from atomic.git import FileChange
-from atomic.ralph.protected_files import protected, steering
+from atomic.ralph.changed_tests import protected, steering
 
 
 def changed(path: str, status: str = "modified") -> FileChange:
