@@ -108,3 +108,19 @@ async def test_a_killed_run_continues_in_its_workspace(tmp_path: Path) -> None:
     branch = f"atomic/{sandbox.session.name[:8]}"
     assert sandbox.git("ls-tree", "--name-only", branch).split() == ["README.md", "half.txt", "whole.txt"]
     assert not (home / ".atomic" / "workspaces" / sandbox.session.name).exists()
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_recording_has_the_files_of_a_workspace_and_plays_them(tmp_path: Path, kind: str) -> None:
+    sandbox = Sandbox(tmp_path, writing("1"), APPROVE, isolate=kind)
+    listed = tasks_file(sandbox, task("1"))
+    recording = sandbox.user.home / "recording.jsonl"
+    done = await sandbox.ralph("--record", str(recording), "--tasks", listed)
+    assert done.status == ("completed", "done", 0), done.end
+    calls = [json.loads(line) for line in recording.read_text().splitlines()[1:]]
+    [work] = [call for call in calls if call["role"] == "worker"]
+    assert "part 1" in "".join([*work["commits"], work["patch"]])
+    again = await sandbox.ralph("--agent", f"replay:{recording}", "--tasks", listed)
+    assert again.status == ("completed", "done", 0), again.end
+    assert sandbox.git("show", f"atomic/{again.end['run'][:8]}:part1.txt") == "part 1"

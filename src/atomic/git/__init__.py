@@ -19,6 +19,7 @@ from atomic.git.patches import split_mail, split_patch
 from atomic.git.refs import Refs, read_refs
 from atomic.git.repository import InnerFiles, Repository, find_repository, uncommitted_in_submodules
 from atomic.git.snapshots import ChangeStatus, FileChange, FolderSnapshot, SnapshotStore, shared_snapshot_store
+from atomic.git.watch_elsewhere import WatchElsewhere, watch_folder_in
 
 __all__ = [
     "ChangeStatus",
@@ -33,6 +34,7 @@ __all__ = [
     "RemoteAddress",
     "Repository",
     "SnapshotStore",
+    "WatchElsewhere",
     "apply_changes",
     "apply_changes_in",
     "find_repository",
@@ -43,4 +45,5 @@ __all__ = [
     "split_patch",
     "uncommitted_in_submodules",
     "watch_folder",
+    "watch_folder_in",
 ]

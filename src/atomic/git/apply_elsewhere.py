@@ -43,7 +43,7 @@ async def apply_changes_in(
     Raises PatchError.
     """
     order = msgspec.json.encode(_Order(changes, sorted(own_commits)))
-    words = (*launcher, sys.executable, "-m", __name__, str(folder))
+    words = (*launcher, sys.executable, "-P", "-m", __name__, str(folder))
     try:
         done = await execute(*words, cwd="/", env=dict(os.environ), input=order, timeout=_TIMEOUT)
         result = msgspec.json.decode(done.stdout, type=_Result)

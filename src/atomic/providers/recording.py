@@ -32,7 +32,7 @@ from atomic.providers.events import AgentEvent, Notice, TextDelta, ThinkingDelta
 from atomic.providers.prompt_title import role_and_task
 
 if TYPE_CHECKING:  # imported on demand: many recordings change no files
-    from atomic.git import Changes, FileWatch
+    from atomic.git import Changes, FileWatch, WatchElsewhere
 
 VERSION = 1
 MAX_BYTES = 1024 * 1024 * 1024  # of a recording
@@ -197,19 +197,24 @@ class CallRecorder:
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
         self._stack = AsyncExitStack()
-        self._watch: FileWatch | None = None
+        self._watch: FileWatch | WatchElsewhere | None = None
         self._problems: list[str] = []
         self._writing: asyncio.Task[list[Notice]] | None = None
 
     async def start(self) -> None:
         """Note the state of the files before the turn."""
-        from atomic.git import watch_folder
+        from atomic.git import watch_folder, watch_folder_in
 
-        folder = self._recorder.options.cwd or Path.cwd()
+        options = self._recorder.options
+        folder = Path(options.cwd or Path.cwd())
+        ignored = [self._recorder.path]
         try:
             async with asyncio.timeout(GIT_SECONDS):
-                watch = watch_folder(folder, ignored=[self._recorder.path])
-                self._watch = await self._stack.enter_async_context(watch)
+                if options.launcher:
+                    watching = watch_folder_in(options.launcher, folder, ignored=ignored)
+                    self._watch = await self._stack.enter_async_context(watching)
+                else:
+                    self._watch = await self._stack.enter_async_context(watch_folder(folder, ignored=ignored))
         except (AtomicError, OSError) as error:
             self._problems.append(_files_unknown(error))
         if self._writing is not None:  # the turn has already ended, so clean up here
