@@ -1,6 +1,6 @@
 """Workspaces: how much faster four workers are, and what a copy of a big project costs.
 
-These are wall times. A turn of a scripted agent takes three seconds and a check a third
+These are wall times. A turn of a scripted agent takes ten seconds and a check a third
 of one, in place of the minutes of a real agent: that makes the cost of workspaces,
 checks and merges count for more, not less.
 """
@@ -35,7 +35,7 @@ from tests.ralph.sandbox import Sandbox, worker
 
 TASKS = 8
 WORKERS = 4
-TURN_SECONDS = 3
+TURN_SECONDS = 10
 CHECK = "sleep 0.3 && test -f README.md"
 
 FILES = 50_000
