@@ -199,7 +199,7 @@ def first(intents: list[Intent], habit: str) -> None:
     if habit == "detached":
         git("checkout", "-q", "--detach")
     if habit == "branch":
-        git("checkout", "-q", "-b", "mine")
+        git("checkout", "-q", "-B", "mine")
     if habit == "steps":  # a detour, which the next commit takes back
         touched = {path: path.read_bytes() for path, _ in texts() if path.suffix in (".py", ".txt")}
         for path in touched:

@@ -103,6 +103,7 @@ async def move_branch(sandbox: Sandbox, number: int) -> None:
     (home / f"moved-{number}").touch()
 
 
+@pytest.mark.ci
 async def test_a_task_that_never_fits_is_given_up_with_both_sides(tmp_path: Path) -> None:
     """Each time that it is to be merged, the same line is already another one."""
     sandbox = Sandbox(tmp_path, isolate="overlay")
@@ -143,6 +144,7 @@ async def test_the_dependants_of_a_failed_task_wait_and_the_others_are_done(tmp_
     assert '- not done: "bad" failed, further up the chain\n' in sandbox.report
 
 
+@pytest.mark.ci
 async def test_two_tasks_that_make_the_same_commit_are_both_done(tmp_path: Path) -> None:
     """Their checks do not use the same folder at the same time."""
     date = "GIT_AUTHOR_DATE=@1700000000 GIT_COMMITTER_DATE=@1700000000"
