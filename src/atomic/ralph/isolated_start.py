@@ -16,7 +16,7 @@ from atomic.ralph.file_names import named
 from atomic.ralph.options import check_operation, red_checks_of
 from atomic.ralph.red_checks import end_of_output
 from atomic.ralph.run_folder import Ralph, RunFolder
-from atomic.workspaces import BranchMovedError, RunBranch, WorkspaceError
+from atomic.workspaces import BranchMovedError, IsolationKind, RunBranch, WorkspaceError
 
 _MOST_TESTS = 5  # names in a sentence
 
@@ -54,6 +54,8 @@ async def announce(run: RunFolder, branch: RunBranch) -> None:
         facts.append(f"set up by {branch.setup}")
     facts += [f"check: {check.command} ({_state(run, check.command)})" for check in run.checks.chosen]
     run.inform(" · ".join(facts))
+    if branch.kind is IsolationKind.CLONE and not branch.guarded:
+        run.inform("nothing keeps a worker that uses the path of your checkout from writing there: no namespaces here")
     if run.workspaces.left_out:
         run.inform(run.workspaces.left_out)
     if branch.first == branch.start and (loose := await _uncommitted(run)):
