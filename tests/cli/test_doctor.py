@@ -119,7 +119,7 @@ async def test_one_line_for_each_thing(user: User) -> None:
     lines = [line.split() for line in done.stdout.splitlines()]
     assert (done.exit_code, done.stderr) == (0, "")
     names = ["claude", "opencode", "copilot", "acp", "replay", "git", "python", "atomic", "config", "config", "home"]
-    assert [words[1] for words in lines] == [*names, "keys", "sandbox", "integrity"]
+    assert [words[1] for words in lines] == [*names, "keys", "sandbox", "workspaces", "integrity"]
     assert lines[0] == ["ok", "claude", "2.1.325", f"({user.bin}/claude)"]
     assert lines[2][0] == "--"
     assert all(words[0] == "ok" for words in lines[4:])

@@ -16,8 +16,8 @@ from tests.ralph.sandbox import Outcome, Sandbox, worker
 
 AGAIN = "you begin again on top of theirs"
 SEMANTIC = ("symbol", "items")
-QUICK = {0, 5}
-CI = {6, 10, 12, 14, 18, 20, 21}
+QUICK = {0}
+CI = {5, 6, 10, 12, 14, 18, 20, 21}
 
 
 def marked(number: int) -> Any:

@@ -30,6 +30,7 @@ def prompts_of(sandbox: Sandbox, task: str) -> list[str]:
     return [one["prompt"] for one in sandbox.prompts if one.get("task") == task]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("rewrite", "repair"),
     [
@@ -72,6 +73,7 @@ async def test_a_rebase_that_is_left_in_progress_is_no_result(tmp_path: Path) ->
     assert sandbox.git("show", f"{branch_of(sandbox)}:same.txt") == "one\ntwo"
 
 
+@pytest.mark.ci
 async def test_lines_of_others_that_a_worker_drops_are_shown_to_the_reviewer_and_the_user(tmp_path: Path) -> None:
     workers = [worker(id, {"sh": WRITE.format(word)}, attempt=1) for id, word in (("1", "one"), ("2", "two"))]
     mine = "git checkout -q -B mine atomic-tip && echo {0} > same.txt && git commit -qam 'Write {0}'"
@@ -130,6 +132,7 @@ async def test_a_task_that_never_fits_is_given_up_with_both_sides(tmp_path: Path
     assert "mine-" in sides
 
 
+@pytest.mark.ci
 async def test_the_dependants_of_a_failed_task_wait_and_the_others_are_done(tmp_path: Path) -> None:
     bad = worker("bad", {"sh": "echo BROKEN > broken.txt"})
     sandbox = Sandbox(tmp_path, bad, writing("1"), writing("2"), writing("3"), APPROVE, isolate="overlay")
@@ -156,6 +159,7 @@ async def test_two_tasks_that_make_the_same_commit_are_both_done(tmp_path: Path)
     assert sandbox.evidence("1")["commit"] == sandbox.evidence("2")["commit"]
 
 
+@pytest.mark.ci
 async def test_of_the_tasks_that_wait_the_first_of_the_list_is_merged_next() -> None:
     queue = MergeQueue()
     served: list[int] = []

@@ -58,6 +58,7 @@ async def test_one_bad_task_of_ten_does_not_harm_the_others(tmp_path: Path, kind
     assert "BROKEN" in sandbox.git("show", f"refs/atomic/{sandbox.session.name}/bad/3:broken.txt")
 
 
+@pytest.mark.ci
 async def test_a_conflict_goes_back_to_the_worker_with_both_sides(tmp_path: Path) -> None:
     """Both tasks write the same line; the one that is merged last rebases its work when it is asked to."""
     write = "echo {0} > same.txt && git add same.txt && git commit -qm 'Write {0}'"

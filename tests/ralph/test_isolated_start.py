@@ -163,6 +163,7 @@ async def test_tests_that_failed_before_the_run_may_fail_and_no_others(tmp_path:
     assert (check["exit_code"], check["tolerated"]) == (1, True)
 
 
+@pytest.mark.ci
 async def test_the_report_shows_first_that_fewer_tests_ran(tmp_path: Path) -> None:
     sandbox = one_task(tmp_path, **{"suite.py": SUITE.replace('"fixed"', '"."')})
     sandbox.play(

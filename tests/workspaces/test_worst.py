@@ -39,15 +39,9 @@ def users_project(folder: Path) -> Path:
     return project
 
 
-# One kind is quick enough for every change.
-_QUICK = OVERLAYS[:1]
-_OTHERS = [one for one in OVERLAYS + GUARDED if one not in _QUICK]
-
-
+@pytest.mark.ci
 @pytest.mark.parametrize("name", WORST)
-@pytest.mark.parametrize(
-    "isolation", [*_QUICK, *(pytest.param(one, marks=pytest.mark.ci) for one in _OTHERS)], ids=kind_name
-)
+@pytest.mark.parametrize("isolation", OVERLAYS + GUARDED, ids=kind_name)
 async def test_the_worst_worker_touches_nothing_of_the_user_and_its_work_is_kept(
     tmp_path: Path, isolation: Isolation, name: str
 ) -> None:
@@ -66,12 +60,14 @@ async def test_the_worst_worker_touches_nothing_of_the_user_and_its_work_is_kept
             "VICTIM": str(victim.pid),
             "WITNESS": str(tmp_path / "witness"),
         }
-        async with workspace.open() as view:
-            began = await view.run("sh", "-c", START, env=env)
-            assert began.exit_code == 0, began.stderr
-            await view.run("sh", "-c", WORST[name], env=env)
-        assert is_alive(victim.pid)
-        victim.kill()
+        try:
+            async with workspace.open() as view:
+                began = await view.run("sh", "-c", START, env=env)
+                assert began.exit_code == 0, began.stderr
+                await view.run("sh", "-c", WORST[name], env=env)
+            assert is_alive(victim.pid)
+        finally:
+            victim.kill()
     assert find_marked(mark) == []
     await workspace.capture(place.repository, REF, ADA, "Task 1")
     await workspace.remove()
@@ -84,7 +80,7 @@ async def test_the_worst_worker_touches_nothing_of_the_user_and_its_work_is_kept
         assert " work.txt\n" in objects
 
 
-@pytest.mark.parametrize("isolation", _QUICK, ids=kind_name)
+@pytest.mark.parametrize("isolation", OVERLAYS[:1], ids=kind_name)
 async def test_nothing_is_removed_if_git_cannot_store_a_file(tmp_path: Path, isolation: Isolation) -> None:
     """Git refuses names that a case-insensitive file system takes for its own folder."""
     place = Place(tmp_path, users_project(tmp_path), isolation)
