@@ -129,7 +129,7 @@ class Stage(RalphProject):
     @property
     def subjects(self) -> list[str]:
         """Return the subjects of the commits, oldest first, without the user's own."""
-        lines = self.git("log", "--reverse", "--format=%s").splitlines()
+        lines = self.git("log", "--branches", "--reverse", "--format=%s").splitlines()
         return [line for line in lines if line.startswith("Write ")]
 
     @property

@@ -76,10 +76,10 @@ MOMENTS = {
     "the base is begun": ("after init", 1),
     "the base is checked out": ("after checkout", 1),
     "the base is complete": ("after renaming base", 1),
-    "the first check has ended": ("before removing baseline", 1),
+    "the first check has ended": ("before removing check-baseline", 1),
     "a workspace is checked out": ("after checkout", 3),
-    "a turn has ended": ("before removing exchange", 1),
-    "a capture has begun": ("after init", 2),
+    "a turn has ended": ("after fact calls/", 3),
+    "a capture is almost complete": ("after update-ref", 2),
     "a bundle is written": ("after bundle", 1),
     "work is parked and not recorded": ("after fetch", 1),
     "a check has ended": ("before removing check-", 1),
@@ -91,7 +91,7 @@ MOMENTS = {
     "commits are rebased": ("after rebase", 1),
     "rebased commits are kept": ("after fetch", 3),
     "the second task has landed": ("after fact branch", 3),
-    "a review has ended": ("before removing review-", 1),
+    "a review has ended": ("before removing task-review-", 1),
     "the run is closed": ("before removing the folder of the run", 1),
 }
 

@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,7 +85,7 @@ async def prepare_base(
             await _ignore_new_files(unfinished)
     except (GitError, ExecError, OSError) as error:
         raise WorkspaceError(f"A copy of {repository.root} cannot be made in {unfinished}: {error}") from error
-    _settle_index(unfinished)
+    await _settle_index(unfinished)
     unfinished.rename(folder)
     return base
 
@@ -218,12 +219,14 @@ def _as_pattern(path: str) -> str:
     return escaped.replace("\n", "?")
 
 
-def _settle_index(folder: Path) -> None:
+async def _settle_index(folder: Path) -> None:
     """Make the index two seconds younger than the files.
 
     Git reads a file again if it has the time of the index, since it may have changed in
-    the same second. The files of a base do not change.
+    the same second. The files of a base do not change. A worker changes its own copy of
+    a file, but not before the next second: git compares whole seconds.
     """
     index = folder / ".git" / "index"
     status = index.stat()
+    await asyncio.sleep(max(0.0, int(status.st_mtime) + 1 - time.time()))
     os.utime(index, (status.st_atime, status.st_mtime + 2))
