@@ -402,7 +402,7 @@ class RunWorkspaces:
             async with workspace.open() as view:
                 place = OpenWorkspace(name, start, view)
                 yield place
-        except Exception:
+        except Exception:  # whatever failed, its files are kept before the error continues
             await self._end(name, start, attempt, message)
             if not keep:
                 await self.remove(name)
