@@ -127,6 +127,10 @@ class Stage(RalphProject):
         return json.loads((self.session / "session.json").read_text())
 
     @property
+    def branch(self) -> str:
+        return f"atomic/{self.session.name[:8]}"
+
+    @property
     def subjects(self) -> list[str]:
         """Return the subjects of the commits, oldest first, without the user's own."""
         lines = self.git("log", "--branches", "--reverse", "--format=%s").splitlines()
