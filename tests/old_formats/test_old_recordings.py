@@ -42,6 +42,8 @@ def test_an_old_recording_takes_the_place_of_an_agent(tmp_path: Path, name: str)
     expected = ALL[name]
     place = place_of(name, tmp_path)
     words = [word.replace(str(MADE_BELOW / name), str(place.root)) for word in expected["words"]]
+    if "ralph" in words:  # the old version knew only the checkout
+        words.insert(words.index("ralph") + 1, "--isolate=none")
     done = place.atomic(*words)
     assert done.returncode == expected["exit_code"], (done.stdout, done.stderr)
     assert all(text in done.stdout for text in expected["said"])
