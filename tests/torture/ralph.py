@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -211,7 +212,8 @@ class Life:
         seen: set[Path] = set()
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until and self.process.poll() is None:
-            seen.update(folder.glob(sight))
+            with suppress(FileNotFoundError):  # a folder was removed meanwhile
+                seen.update(folder.glob(sight))
             if len(seen) >= number:
                 return True
             time.sleep(0.001)
