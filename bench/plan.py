@@ -9,6 +9,7 @@ JOBS: dict[str, tuple[str, ...]] = {
     "loop": ENGINES,
     "fan_out": ENGINES,
     "durable": ("bound", "atomic", "burr", "langgraph"),  # pydantic-graph keeps no journal
+    "function": ("atomic",),
     "import": ENGINES,
     "start": ("bound", "atomic"),
     "stream": ENGINES,
@@ -60,6 +61,9 @@ ROWS = (
     Row("durable", "bytes_2000", "on disk after 2,000 such steps, closed", "MB"),
     Row("durable", "resume_start", "resume after 1,000 such steps, until the next one starts", "ms"),
     Row("durable", "resume", "resume after 1,000 such steps, until the next one is recorded", "ms"),
+    Row("function", "function_step", "step of a workflow function, in memory", bound="loop"),
+    Row("function", "function_durable", "of these: durable (SQLite FULL), each returns 1 KB", bound="durable"),
+    Row("function", "function_resume", "of these: resume after 10,000 steps, until it asks its question again", "ms"),
     Row("import", "import_cpu", "import in a fresh interpreter, CPU", "ms"),
     Row("import", "import_rss", "import in a fresh interpreter, memory", "MB"),
     Row("start", "version_cpu", "`atomic --version`, CPU of the process", "ms"),

@@ -13,6 +13,7 @@ MODULES = {
     "atomic": [
         "workloads.atomic_engine",
         "workloads.atomic_journal",
+        "workloads.atomic_functions",
         "workloads.atomic_tasks",
         "workloads.atomic_entities",
         "workloads.atomic_workspaces",

@@ -1,4 +1,4 @@
-"""Run the demo and draw its terminal output as docs/demo.svg."""
+"""Run the demo and draw its terminal output as docs/demo.svg, and a part of it as docs/demo-short.svg."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ COLOURS = [  # the first pattern that matches decides
     (r"^\[", "#c9d1d9"),
     (r"^[╭│╰]", "#e3b341"),
 ]
+
+
+# The lines of the short drawing.
+SHORT = (
+    r"\$ atomic |branch |  python3|\[(plan|worker|reviewer|fixer)|warning:|task \S+ completed|completed after|Merged "
+)
 
 
 def play() -> str:
@@ -56,6 +62,11 @@ def _wrapped(text: str) -> list[str]:
     return lines
 
 
+def shortened(lines: list[str]) -> list[str]:
+    """Return the lines that show what happens, for the README."""
+    return [line for line in lines if re.match(SHORT, line)]
+
+
 def drawing(lines: list[str]) -> str:
     width = MARGIN * 2 + COLUMN * max(map(len, lines))
     height = MARGIN * 2 + LINE * len(lines)
@@ -85,4 +96,6 @@ def _colour(line: str) -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "demo.svg").write_text(drawing(shown(play())), "utf-8")
+    whole = shown(play())
+    (ROOT / "docs" / "demo.svg").write_text(drawing(whole), "utf-8")
+    (ROOT / "docs" / "demo-short.svg").write_text(drawing(shortened(whole)), "utf-8")

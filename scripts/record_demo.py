@@ -330,7 +330,7 @@ async def record_run(
     verify = [word for check in demo.config["verify"] for word in ("--verify", check.replace("{python}", "python3"))]
     words = (
         *("run", definition.name, "--agent", "claude", "--record", str(file)),
-        *("--isolate", "clone"),  # a recording sees the files of a folder, not those of a namespace
+        *("--isolate", "clone"),  # a recording sees the files of a folder, not the files of a namespace
         *verify,
         demo.prompt,
     )

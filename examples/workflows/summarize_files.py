@@ -6,9 +6,8 @@ Each file is recorded separately: after a kill only unfinished files are read ag
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from atomic.workflows import NodeContext, State, WorkflowRuntime, WorkflowStateParams, graph
+from atomic.workflows import Node, State, WorkflowRuntime, WorkflowStateParams, agent_node, graph
 
 name = "summarize-files"
 description = "Summarise each file that a pattern names, then all of them together"
@@ -36,10 +35,12 @@ def find_files(state: FilesState) -> list[str]:
     return found[: state.most]
 
 
-async def summarize(ctx: NodeContext[FilesState, WorkflowRuntime]) -> dict[str, Any]:
-    """Summarize `ctx.item`. The map lists the outputs in the order of the items."""
-    answer = await ctx.deps.turn(f"Summarise the file {ctx.item} in one sentence.")
-    return {"outputs": {"one": f"{ctx.item}: {answer}"}}
+# One agent for each file is this line. Its functions take the item of the map after the state.
+summarize: Node[FilesState, WorkflowRuntime] = agent_node(
+    "one",
+    lambda state, file: f"Summarise the file {file} in one sentence.",
+    output_mapper=lambda answer, state, file: {"outputs": {"one": f"{file}: {answer}"}},
+)
 
 
 def join_prompt(state: FilesState) -> str:
@@ -49,7 +50,7 @@ def join_prompt(state: FilesState) -> str:
 workflow = (
     graph(FilesState)
     .tool("find", find_files, output_mapper=lambda files, state: {"files": files})
-    .map("summarize", lambda state: state.files, graph(FilesState).node("one", summarize), max_concurrency=4)
+    .map("summarize", lambda state: state.files, summarize, max_concurrency=4)
     .agent("join", join_prompt, output_mapper=lambda answer, state: {"summary": answer})
     .compile()
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from atomic.config import ConfigError, Settings, atomic_home, current_folder, find_project, load_settings
+from atomic.config import ConfigError, Settings, atomic_home, config_home, current_folder, find_project, load_settings
 
 if TYPE_CHECKING:  # a list of servers needs no workflows, and a turn no commands
     from atomic.base.redaction import Redactor
@@ -40,6 +40,7 @@ class RunFlags(msgspec.Struct, frozen=True):
     caps: Mapping[str, float] = {}
     on_limit: Any = None
     record: str | None = None
+    park: bool = False
     trust: str | None = None
     config: Mapping[str, Any] = {}  # from the workflow's own flags
 
@@ -53,6 +54,7 @@ class RunFlags(msgspec.Struct, frozen=True):
             caps={**old_caps, **self.caps},
             on_limit=self.on_limit or old.get("on_limit"),
             record=self.record or old.get("record"),
+            park=self.park or bool(old.get("park")),
         )
 
 
@@ -241,7 +243,7 @@ class Project:
             self.mcp,
             project=self._folder,
             home=self._user or Path.home(),
-            atomic_home=atomic_home() if self._user is None else self._user / ".atomic",
+            atomic_home=config_home() if self._user is None else self._user / ".atomic",
             passed_variables=self.settings.env.pass_,
             trusted=trusted,
         )
@@ -270,36 +272,44 @@ class Project:
         Raises WrongAgentError or NoAgentError before there is a session.
         """
         from atomic.providers.selection import named_provider, usable_agents
-        from atomic.runs.host import Choices, Runtime
-        from atomic.runs.limits import Caps
         from atomic.workflows.capabilities import tools_of
 
         for name in flags.agents.values():
             named_provider(name, self.settings)
         for _, tool in tools_of(loaded.graph) if loaded.graph else ():
             self.tools.allow(tool)
-        runtime = Runtime(
+        runtime = msgspec.structs.replace(
+            self.host_parts(flags),
+            others=await usable_agents(self.settings) if flags.on_limit == "switch" else (),
+            person=person,
+        )
+        if loaded.graph is None or loaded.capabilities.subagents:
+            await self._require_agents(flags.agents)
+        return runtime
+
+    def host_parts(self, flags: RunFlags) -> Runtime:
+        """Return what a host provides for each run, whatever its workflow is."""
+        from atomic.runs.host import Choices, Runtime
+        from atomic.runs.limits import Caps
+
+        return Runtime(
             store=self.store,
             project=self.folder,
             cwd=self.cwd,
-            choose=self._choose,
+            choose=self.choose,
             library=self,
             settings=self.settings,
             choices=Choices(flags.agents, flags.models),
             caps=msgspec.convert({**msgspec.to_builtins(self.settings.caps), **flags.caps}, Caps),
             on_limit=flags.on_limit or "wait",
-            others=await usable_agents(self.settings) if flags.on_limit == "switch" else (),
             record=flags.record,
+            park=flags.park,
             untrusted=self._untrusted_commands(),
             trusted=self.snapshot.allows(self.cwd),
             prepare=self._with_mcp_servers,
-            person=person,
             approved=self.snapshot.approved,
             setup=self._approved_setup(),
         )
-        if loaded.graph is None or loaded.capabilities.subagents:
-            await self._require_agents(flags.agents)
-        return runtime
 
     async def _require_agents(self, named: Mapping[str, str]) -> None:
         """Find the agents before there is a session, so that a missing one does not
@@ -312,9 +322,12 @@ class Project:
             wanted.append(self.settings.agent)
         await require_usable(wanted, self.settings)
         if not named.get(""):
-            await self._choose(None)
+            await self.choose(None)
 
-    async def _choose(self, name: str | None) -> AgentProvider:
+    async def choose(self, name: str | None) -> AgentProvider:
+        """Return the agent of that name; None: the user's own, or the first one that can
+        be used. Raises AtomicError.
+        """
         from atomic.providers.selection import choose_provider
 
         if name is not None:
@@ -361,4 +374,5 @@ def _facts(definition: WorkflowDefinition) -> tuple[object, ...]:
         definition.path,
         definition.default_config,
         definition.config_descriptions,
+        definition.parameters,
     )

@@ -35,7 +35,9 @@ async def test_a_conversation_shows_undoes_and_accepts_the_last_run_of_the_proje
         undone = client.submit("/undo 2")
         assert (await client.ended(undone)).status == "done"
         assert f"Task 2 is undone on {BRANCH}" in output(client, undone)
-        accepted = client.submit(f"/accept {SHORT}")
+        unchecked = await client.ask(f"/accept {SHORT}")
+        assert (unchecked.status, unchecked.message) == ("failed", "exit code 1")
+        accepted = client.submit(f"/accept {SHORT} --unchecked")
         assert (await client.ended(accepted)).status == "done"
         assert f"Merged {BRANCH} into main as a fast-forward" in output(client, accepted)
         again = await client.ask("/accept")

@@ -51,6 +51,26 @@ class BranchRun:
     def tip(self) -> str:
         return self.landed[-1].commit if self.landed else self.start
 
+    def include_files(self, files: dict[str, str], gone: str) -> None:
+        """Save a run that has begun with uncommitted files, and with one that is deleted.
+
+        Its task changes the first of the files.
+        """
+        write(self.root, files)
+        (self.root / gone).unlink()
+        index = {"GIT_INDEX_FILE": str(self.user.home / "all")}
+        git(self.root, "read-tree", self.start, env=index)
+        git(self.root, "add", "--all", env=index)
+        tree = git(self.root, "write-tree", env=index).strip()
+        first = git(self.root, "commit-tree", tree, "-p", self.start, "-m", "Add uncommitted files").strip()
+        git(self.root, "add", "staged.txt")
+        self.landed = []
+        name, text = next(iter(files.items()))
+        new = self.commit(first, "Change it", {name: f"first {text}"})
+        git(self.root, "update-ref", f"refs/heads/{BRANCH}", new)
+        self.landed.append(Landed("1", "Change it", 1, first, new))
+        self.save(first=first)
+
     def land(self, task: str, title: str, files: dict[str, str]) -> None:
         """Add a commit to the branch, without touching the checkout."""
         base = self.tip
@@ -80,12 +100,13 @@ class BranchRun:
         git(self.root, "update-ref", f"{parked_prefix(ID)}{name}", kept)
         return kept
 
-    def save(self, **fields: Any) -> BranchRun:
+    def save(self, *, first: str = "", **fields: Any) -> BranchRun:
         """Write the session of the run."""
         record = {"prompt": "add a login page", "project": str(self.root), **fields}
         make_session(self.user.home, ID, **record)
         branch = RunBranch(
-            name=BRANCH, kind=IsolationKind.CLONE, root=str(self.root), start=self.start, first=self.start,
+            name=BRANCH, kind=IsolationKind.CLONE, root=str(self.root), start=self.start,
+            first=first or self.start,
             tip=self.tip, upstream=self.upstream, landed=tuple(self.landed),
         )  # fmt: skip
         with ThreadPoolExecutor(1) as thread:  # the journal belongs to a thread
@@ -141,6 +162,70 @@ async def test_diff_shows_the_change_of_a_run_and_of_a_task(run: BranchRun) -> N
     assert found["files"] == [{"path": "a.txt", "added": 1, "removed": 1}]
     assert (found["run"], found["task"], found["to"]) == (ID, "1", run.landed[0].commit)
     assert str(found["diff"]).startswith("diff --git a/a.txt")
+
+
+@pytest.mark.ci
+async def test_diff_of_a_run_without_work_in_a_repository_with_one_commit(run: BranchRun) -> None:
+    run.landed = []
+    run.git("update-ref", f"refs/heads/{BRANCH}", run.start)
+    run.save()
+    done = await run.atomic("diff", SHORT)
+    assert (done.exit_code, done.stdout, told(done)) == (0, "", f"Run {SHORT} has changed nothing")
+
+
+async def test_diff_and_undo_know_all_parts_of_a_task_that_landed_twice(run: BranchRun) -> None:
+    run.land("4", "Change b", {"other.txt": "changed\n"})
+    run.land("2", "Add b", {"b.txt": "b\nmore\n", "d.txt": "d\n"})
+    first = run.landed.pop(1)
+    run.landed[-1] = msgspec.structs.replace(run.landed[-1], former=first.parts)
+    run.save()
+    done = await run.atomic("diff", SHORT, "2")
+    assert done.stdout == "".join(git(run.root, "diff", *part) for part in run.landed[-1].parts)
+    (found,) = objects(await run.atomic("diff", SHORT, "2", "--json"))
+    assert found["files"] == [
+        {"path": "b.txt", "added": 2, "removed": 0},
+        {"path": "deep/c.txt", "added": 1, "removed": 0},
+        {"path": "d.txt", "added": 1, "removed": 0},
+    ]
+    tip = run.tip
+    done = await run.atomic("undo", SHORT, "2")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert run.git("diff", "--name-status", tip, BRANCH).split() == ["D", "b.txt", "D", "d.txt", "D", "deep/c.txt"]
+
+
+async def test_undo_names_the_task_that_changed_the_first_part_of_another(run: BranchRun) -> None:
+    run.land("4", "Change b", {"b.txt": "changed\n"})
+    run.land("2", "Add b", {"d.txt": "d\n"})
+    first = run.landed.pop(1)
+    run.landed[-1] = msgspec.structs.replace(run.landed[-1], former=first.parts)
+    run.save()
+    assert "Undo task 4 first" in await run.refuses("undo", SHORT, "2")
+
+
+async def test_diff_shows_only_the_run_after_a_merge_with_the_users_commits(run: BranchRun) -> None:
+    run.save()
+    work = (await run.atomic("diff", SHORT)).stdout
+    write(run.root, {"other.txt": "of the user\n"})
+    head = commit(run.root, "mine")
+    both = run.commit(head, f"Merge\n\nAtomic-Run: {ID}", {"b.txt": "b\n"}, run.tip)
+    git(run.root, "update-ref", f"refs/heads/{BRANCH}", both)
+    done = await run.atomic("diff", SHORT)
+    assert (done.exit_code, done.stderr, done.stdout) == (0, "", work)
+
+
+@pytest.mark.ci
+async def test_diff_of_a_discarded_branch_shows_what_it_had(run: BranchRun) -> None:
+    run.save()
+    for task in ("3", "2", "1"):
+        assert (await run.atomic("undo", SHORT, task)).exit_code == 0
+    undone = run.git("rev-parse", BRANCH)[:12]
+    assert (await run.atomic("discard", SHORT, "--yes")).exit_code == 0
+    done = await run.atomic("diff", SHORT)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == (
+        f"atomic: the branch {BRANCH} is gone: git branch {BRANCH} {undone} brings it back; atomic salvage {SHORT} "
+        f"discarded writes its files to a folder\natomic: Run {SHORT} has changed nothing\n"
+    )
 
 
 async def test_diff_runs_no_program_of_the_repository(run: BranchRun, tmp_path: Path) -> None:
@@ -221,6 +306,15 @@ async def test_accept_fast_forwards_and_leaves_other_files(run: BranchRun) -> No
     assert await run.refuses("accept", SHORT) == f"There is nothing to merge: main has all changes of {BRANCH}"
 
 
+async def test_accept_of_a_run_without_work_says_how_to_continue(run: BranchRun) -> None:
+    run.landed = []
+    git(run.root, "update-ref", f"refs/heads/{BRANCH}", run.start)
+    run.save(status="paused")
+    assert await run.refuses("accept", SHORT) == (
+        f"No task of run {SHORT} is done yet: resume it with atomic resume {ID}"
+    )
+
+
 async def test_accept_merges_if_the_branch_has_moved(run: BranchRun) -> None:
     run.save()
     write(run.root, {"other.txt": "newer\n"})
@@ -240,6 +334,19 @@ async def test_accept_merges_if_the_branch_has_moved(run: BranchRun) -> None:
     assert run.git("log", "-1", "--format=%(trailers:key=Atomic-Run,valueonly)") == ID
     assert (run.text("other.txt"), run.text("b.txt")) == ("newer\n", "b\n")
     assert run.git("status", "--porcelain") == ""
+
+
+async def test_accept_says_how_to_go_on_if_the_first_commit_was_amended(run: BranchRun) -> None:
+    run.save()
+    run.git("commit", "-q", "--amend", "-m", "First, in other words")
+    rebase = f"git rebase --onto main {run.start[:12]} {BRANCH}"
+    refused = await run.refuses("accept", SHORT)
+    assert refused.startswith(f"main and {BRANCH} have no commit in common: ")
+    assert rebase in refused
+    run.git(*rebase.split()[1:])
+    run.git("switch", "-q", "main")
+    assert (await run.atomic("accept", SHORT)).exit_code == 0
+    assert run.text("a.txt").endswith("line 10\n")
 
 
 async def test_squash_makes_one_commit_with_the_tasks(run: BranchRun) -> None:
@@ -295,6 +402,39 @@ async def test_untracked_files_are_not_overwritten(run: BranchRun, files: dict[s
     )
 
 
+@pytest.mark.parametrize("how", ["forward", "merge", "squash"])
+async def test_files_that_the_run_has_begun_with_are_merged(run: BranchRun, how: str) -> None:
+    run.include_files(
+        {"a.txt": LINES + "mine\n", "notes.txt": "call Bob\n", "staged.txt": "staged\n"}, gone="other.txt"
+    )
+    if how == "merge":
+        run.git("commit", "-q", "--allow-empty", "-m", "mine")
+    done = await run.atomic("accept", SHORT, *(["--squash"] if how == "squash" else []))
+    assert (done.exit_code, done.stderr) == (0, ""), done
+    assert run.git("status", "--porcelain") == ""
+    assert run.git("diff", "--name-only", BRANCH, "HEAD") == ""
+    assert run.text("a.txt") == "first " + LINES + "mine\n"
+    assert (run.text("notes.txt"), run.text("staged.txt")) == ("call Bob\n", "staged\n")
+    assert not (run.root / "other.txt").exists()
+
+
+@pytest.mark.ci
+async def test_files_that_differ_from_what_the_run_has_begun_with_stay(run: BranchRun) -> None:
+    run.include_files(
+        {"a.txt": LINES + "mine\n", "notes.txt": "call Bob\n", "staged.txt": "staged\n"}, gone="other.txt"
+    )
+    since = " (the run has them as they were when it began)"
+    write(run.root, {"notes.txt": "call Bob and Eve\n"})
+    assert await run.refuses("accept", SHORT) == (
+        f"The merge would overwrite files that git does not track: notes.txt{since}. Move them away, then "
+        f"atomic accept {SHORT}"
+    )
+    write(run.root, {"notes.txt": "call Bob\n", "a.txt": "newer\n"})
+    run.git("add", "a.txt")
+    write(run.root, {"a.txt": LINES + "mine\n"})  # the staged version is in no commit
+    assert f"uncommitted changes: a.txt{since}" in await run.refuses("accept", SHORT)
+
+
 async def test_accept_refuses_a_checkout_that_is_not_ready(run: BranchRun) -> None:
     run.save()
     run.git("switch", "-q", "-c", "topic")
@@ -331,6 +471,7 @@ async def test_a_running_run_is_left_alone(run: BranchRun) -> None:
     assert (await run.atomic("diff", SHORT)).exit_code == 0
 
 
+@pytest.mark.ci
 async def test_a_deleted_branch_can_be_brought_back(run: BranchRun) -> None:
     run.save()
     run.git("branch", "-q", "-D", BRANCH)
@@ -372,6 +513,7 @@ def write_hooks(folder: Path, canary: Path) -> None:
         (folder / name).chmod(0o755)
 
 
+@pytest.mark.ci
 async def test_a_filter_of_the_repository_is_not_run_and_not_left_out(run: BranchRun, tmp_path: Path) -> None:
     run.land("4", "Add a secret", {".gitattributes": "*.bin filter=crypt\n", "x.bin": "stored\n"})
     run.save()
@@ -386,6 +528,7 @@ async def test_a_filter_of_the_repository_is_not_run_and_not_left_out(run: Branc
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.ci
 async def test_a_project_in_a_sub_folder_and_a_worktree(user: User) -> None:
     main = user.home.parent / "main"
     main.mkdir()
@@ -432,10 +575,71 @@ async def test_undo_takes_a_task_out_and_accept_merges_the_rest(run: BranchRun) 
     assert run.git("diff", "--name-only", run.start, BRANCH) == "a.txt"
     undone = run.git("rev-parse", BRANCH)[:12]
     assert await run.refuses("undo", SHORT, "2") == f"Task 2 of run {SHORT} is undone already, in commit {undone}"
-    assert (await run.atomic("accept", SHORT, "--squash")).exit_code == 0
+    before = state(run.root), content(run.root)
+    assert await run.refuses("accept", SHORT, "--squash") == (
+        f"Task 2 was undone, and no check has run on {BRANCH} since: atomic accept {SHORT} --fix runs the checks first,"
+        " --unchecked merges without them"
+    )
+    assert (state(run.root), content(run.root)) == before
+    (folder_of(run.user.home, ID) / "report.md").write_text("# 3 tasks done\n")
+    report = (await run.atomic("sessions", "report", SHORT)).stdout
+    assert report.startswith("> **Task 2 was undone** (`atomic undo`) after this report was written: ")
+    assert report.endswith("\n\n# 3 tasks done\n")
+    done = await run.atomic("accept", SHORT, "--squash", "--unchecked")
+    assert done.stdout.splitlines()[1:] == [
+        "Task 2 was undone, so the merge does not have it", "No check has run on the result",
+    ]  # fmt: skip
     assert not (run.root / "b.txt").exists()
     assert "* 2:" not in run.git("log", "-1", "--format=%B")
     assert run.text("a.txt").endswith("line 10\n")
+
+
+async def test_the_last_run_of_the_folder_is_meant_without_an_id(run: BranchRun) -> None:
+    run.save()
+    shown = await run.atomic("diff", cwd=run.root)
+    assert (shown.exit_code, shown.stdout) == (0, (await run.atomic("diff", SHORT)).stdout)
+    one = await run.atomic("diff", "2", cwd=run.root)
+    assert (one.exit_code, one.stdout) == (0, (await run.atomic("diff", SHORT, "2")).stdout)
+    assert "b.txt" in one.stdout
+    assert "a.txt" not in one.stdout
+    assert (await run.atomic("undo", "2", cwd=run.root)).exit_code == 0
+    assert (await run.atomic("accept", "--unchecked", cwd=run.root)).exit_code == 0
+    assert run.text("a.txt").endswith("line 10\n")
+
+
+@pytest.mark.parametrize("flag", ["--fix", "--unchecked"])
+async def test_accept_of_a_branch_whose_tasks_are_all_undone_has_nothing_to_merge(run: BranchRun, flag: str) -> None:
+    run.save()
+    for task in ("3", "2", "1"):
+        done = await run.atomic("undo", SHORT, task)
+        assert done.exit_code == 0
+    assert done.stdout.endswith(f"Nothing is left to merge: atomic discard {SHORT} removes the branch\n")
+    refused = await run.refuses("accept", SHORT, flag)
+    assert refused == f"There is nothing to merge: main has all changes of {BRANCH}"
+    assert [one.name for one in (run.user.home / ".atomic" / "sessions").iterdir()] == [ID]
+
+
+async def test_accept_after_undo_asks_before_it_merges_what_no_check_has_seen(run: BranchRun) -> None:
+    run.save()
+    assert (await run.atomic("undo", SHORT, "2")).exit_code == 0
+    command = [ATOMIC, "accept", SHORT]
+    async with in_terminal(command, env=run.user.env, cwd=run.root) as terminal:
+        await terminal.shows("Run the checks first? [y/N]")
+        terminal.type("n\n")
+        await terminal.shows("Merge it without a check? [y/N]")
+        terminal.type("n\n")
+        assert await terminal.exit_code() == 1
+    assert run.git("rev-parse", "HEAD") == run.start
+
+
+@pytest.mark.ci
+async def test_any_trailer_of_a_worker_leaves_the_tasks_readable(run: BranchRun) -> None:
+    run.land("4", "Write x\n\nAtomic-Undo: a\u2028b\x0c\n c\nAtomic-Run: x", {"x.txt": "x\n"})
+    run.save()
+    assert (await run.atomic("undo", SHORT, "2")).exit_code == 0
+    assert "is undone already" in await run.refuses("undo", SHORT, "2")
+    assert (await run.atomic("accept", SHORT, "--squash", "--unchecked")).exit_code == 0
+    assert "* 1: Change the first line\n* 3:" in run.git("log", "-1", "--format=%B")
 
 
 async def test_undo_refuses_lines_that_a_later_task_changed(run: BranchRun) -> None:
@@ -476,6 +680,15 @@ async def test_discard_keeps_the_commits_for_salvage(run: BranchRun, tmp_path: P
     assert (tmp_path / "restored" / "deep" / "c.txt").read_text() == "c\n"
     git(run.root, "branch", BRANCH, run.start)
     assert "salvage 3f2a9c1e discarded-2" in (await run.atomic("discard", SHORT, "--yes")).stdout
+    assert f"git branch {BRANCH} {run.start[:12]} brings it back" in await run.refuses("accept", SHORT)
+
+
+async def test_a_run_with_a_task_named_discarded_can_be_discarded(run: BranchRun) -> None:
+    run.park("discarded/1", {"x.txt": "one\n"})
+    run.save()
+    done = await run.atomic("discard", SHORT, "--yes")
+    assert (done.exit_code, "salvage 3f2a9c1e discarded-2 restores" in done.stdout) == (0, True), done
+    assert f"git branch {BRANCH} {run.tip[:12]} brings it back" in await run.refuses("accept", SHORT)
 
 
 async def test_discard_asks_and_enter_means_no(run: BranchRun) -> None:
@@ -527,6 +740,30 @@ async def test_salvage_lists_and_restores_parked_work(run: BranchRun) -> None:
     (run.user.home / "empty").mkdir()
     assert (await run.atomic("salvage", SHORT, "4", "--to", "empty")).exit_code == 0
     assert (run.user.home / "empty" / "x.txt").read_text() == "ten\n"
+
+
+async def test_salvage_counts_what_an_attempt_has_changed_since_it_began(run: BranchRun) -> None:
+    first = run.commit(run.tip, "Half of it", {"d.txt": "d\n"})
+    git(run.root, "update-ref", f"{parked_prefix(ID)}4/1", first)
+    run.land("4", "All of it", {"d.txt": "d\n", "e.txt": "e\n"})
+    theirs = run.commit(run.start, "Mine", {"z.txt": "z\n"})
+    both = run.commit(run.landed[2].commit, "Keep theirs", {}, theirs)
+    merged = git(
+        run.root, "commit-tree", f"{both}^{{tree}}", "-p", theirs, "-p", run.landed[2].commit, "-m", "x"
+    ).strip()
+    git(run.root, "update-ref", f"{parked_prefix(ID)}5/1", merged)
+    run.save()
+    rows = [line.split()[0:5:3] for line in (await run.atomic("salvage", SHORT)).stdout.splitlines()[:2]]
+    assert rows == [["4/1", "1"], ["5/1", "4"]]
+
+
+async def test_salvage_says_that_paths_are_for_runs_in_the_checkout(run: BranchRun) -> None:
+    run.park("login/1", {"x.txt": "one\n"})
+    run.save()
+    assert await run.refuses("salvage", SHORT, "other.txt", code=2) == (
+        'Nothing is parked as "other.txt": paths are for runs in the checkout, and this one has a branch. Give a TASK: '
+        "login/1"
+    )
 
 
 async def test_salvage_says_what_there_is(run: BranchRun) -> None:
@@ -582,6 +819,27 @@ async def test_prune_leaves_an_unfinished_run_unless_its_status_is_named(run: Br
     done = await run.atomic("sessions", "prune", "--status", "paused", "--yes")
     assert done.stdout.endswith("1 deleted.\n")
     assert not run.git("for-each-ref", parked_prefix(ID))
+
+
+async def test_prune_keeps_a_workspace_with_work_that_is_not_parked(run: BranchRun) -> None:
+    run.park("4/1", {"x.txt": "one\n"})
+    run.save(status="blocked")
+    workspace = run.user.home / ".atomic" / "workspaces" / ID / "task-5"
+    workspace.mkdir(parents=True)
+    (workspace / "unparked").touch()
+    listed = await run.atomic("salvage", SHORT)
+    assert f"Not parked: the work in {workspace} (atomic resume {SHORT} continues it)\n" in listed.stdout
+    done = await run.atomic("sessions", "prune", "--status", "blocked", "--yes")
+    assert (done.exit_code, done.stdout.endswith("0 deleted.\n")) == (1, True)
+    assert told(done) == (
+        f"not deleted: {ID} has work in {workspace} that is kept nowhere else: atomic salvage {SHORT} parks it, or"
+        " delete that folder first"
+    )
+    assert workspace.is_dir()
+    assert run.git("for-each-ref", parked_prefix(ID))
+    shutil.rmtree(workspace)
+    done = await run.atomic("sessions", "prune", "--status", "blocked", "--yes")
+    assert done.stdout.endswith("1 deleted.\n")
 
 
 async def test_prune_works_without_the_repository(run: BranchRun) -> None:

@@ -35,16 +35,31 @@ def workflow(user: User, file: str, text: str) -> Path:
 async def test_verbs_and_their_own_verbs_and_flags(user: User) -> None:
     assert {"sessions", "tasks", "doctor", "completion"} <= {*await offered(user, "")}
     assert await offered(user, "ses") == ["sessions"]
-    assert await offered(user, "sessions", "") == ["list", "show", "report", "export", "prune"]
+    assert await offered(user, "sessions", "") == ["list", "show", "report", "result", "export", "prune"]
     assert await offered(user, "sessions", "prune", "--o") == ["--older-than"]
     assert "--version" in await offered(user, "--")
     assert "complete" not in await offered(user, "")
 
 
+async def test_shorthands_complete_like_what_they_stand_for(user: User) -> None:
+    id = make_session(user.home)
+    assert await offered(user, "ralph", "--review-r") == ["--review-rounds"]
+    assert await offered(user, "ps", "--st") == ["--status"]
+    assert await offered(user, "logs", "") == [id]
+    assert await offered(user, "status", "") == [id]
+    assert await offered(user, "help", "ral") == ["ralph"]
+    assert "ralph" in await offered(user, "workflows", "dev", "")
+    (user.project / "flow.py").write_text("default_config = {'times': 1}\n")
+    assert await offered(user, "run", "./flow.py", "--ti") == ["--times"]
+
+
 async def test_values_of_flags(user: User) -> None:
     assert await offered(user, "sessions", "list", "--status", "pa") == ["paused"]
     assert await offered(user, "sessions", "list", "--status=pa") == ["--status=paused"]
-    assert await offered(user, "-p", "--agent", "c") == ["claude", "copilot"]
+    assert await offered(user, "-p", "--agent", "co") == ["copilot", "codex"]
+    assert await offered(user, "login", "co") == ["copilot", "codex"]
+    assert "acp:" in await offered(user, "-p", "--agent", "")
+    assert "acp:" not in await offered(user, "login", "")
     assert await offered(user, "completion", "") == ["bash", "zsh", "fish"]
 
 
@@ -138,7 +153,7 @@ def bash_offers(user: User, line: str) -> list[str]:
 def test_bash_offers_what_atomic_does(user: User) -> None:
     workflow(user, "first.py", 'name = "my-flow"\n')
     assert bash_offers(user, "atomic ses") == ["sessions"]
-    assert bash_offers(user, "atomic sessions ") == ["list", "show", "report", "export", "prune"]
+    assert bash_offers(user, "atomic sessions ") == ["list", "show", "report", "result", "export", "prune"]
     assert bash_offers(user, "atomic workflows show my") == ["my-flow"]
     assert bash_offers(user, "atomic tasks show ") == []
     # After : and = readline wants only the rest.

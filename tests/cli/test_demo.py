@@ -12,7 +12,7 @@ import pytest
 
 from atomic.loading.catalog import builtin_workflows
 from atomic.processes import ExecResult
-from tests.support.ordered_checks import write_ordered_python
+from tests.support.ordered_checks import ordered_checks
 from tests.support.terminal import in_terminal
 from tests.support.user import ATOMIC, SDKS, User
 from tests.support.user_workflows import session, sessions
@@ -35,7 +35,7 @@ def newcomer(user: User) -> User:
 
 def line(done: ExecResult, name: str) -> str:
     """Return the text after a name, from the only line that begins with it."""
-    [found] = re.findall(rf"^{name}: (.+)$", done.stdout, re.MULTILINE)
+    [found] = re.findall(rf"^{name}: (.+)$", done.stdout + done.stderr, re.MULTILINE)
     return found
 
 
@@ -55,6 +55,9 @@ async def test_the_demo_leaves_a_real_repository_and_report(newcomer: User) -> N
     assert list((newcomer.home / ".atomic" / "workspaces").iterdir()) == []
     shown = await newcomer.atomic("sessions", "show", session(newcomer)["id"][:8])
     assert (shown.exit_code, "2× gate[1]" in shown.stdout) == (0, True)
+    last = done.stdout.splitlines()[-1].removeprefix("So that `atomic` is enough: ")
+    found = subprocess.run(["sh", "-c", f"{last}; command -v atomic"], env=newcomer.env, capture_output=True, text=True)
+    assert found.stdout.strip() == str(ATOMIC), last
 
 
 def look_at_the_repository(user: User, folder: Path, command: str) -> list[str]:
@@ -84,8 +87,8 @@ async def test_the_demo_solves_the_conflict_whichever_task_is_merged_first(
     newcomer: User, order: str, commits: list[str]
 ) -> None:
     """The checks of a task wait until others are merged, so all three must run at once."""
-    write_ordered_python(newcomer.bin, newcomer.home, order)
-    done = await newcomer.atomic("demo", timeout=900)
+    async with ordered_checks(newcomer.bin, newcomer.home, order):
+        done = await newcomer.atomic("demo", timeout=900)
     assert done.exit_code == 0, done.stderr
     second = max("23", key=order.index)
     assert f"task {second}: conflicts with other tasks in README.md; back to its worker" in done.stderr
@@ -101,7 +104,7 @@ async def test_the_demo_works_in_clones_where_overlays_do_not_work(newcomer: Use
     newcomer.env["TMPDIR"] = str(temporary)
     done = await newcomer.atomic("demo")
     assert done.exit_code == 0, done.stderr
-    assert "workspaces are copies (clone), because overlay: the project is inside of" in done.stdout
+    assert "workspaces are copies (clone), because overlay: the project is inside of" in done.stderr
     look_at_the_repository(newcomer, Path(line(done, "Repository")), line(done, "Tests"))
 
 

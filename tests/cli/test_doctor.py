@@ -50,6 +50,15 @@ async def test_without_agents_doctor_explains_how_to_get_one(user: User) -> None
     assert [check["name"] for check in checks if not check["ok"]] == ["git"]  # it is not on this PATH either
 
 
+async def test_doctor_names_what_keeps_a_run_out_of_workspaces(user: User) -> None:
+    run = BranchRun(user)
+    run.git("update-index", "--add", "--cacheinfo", f"160000,{run.start},sub")
+    run.git("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "commit", "-qm", "A submodule")
+    write(run.root, {"sub/.git/HEAD": ""})
+    shown = (await user.atomic("doctor")).stdout
+    assert "none: work in the submodule sub could not be kept, so runs work in the folder itself" in shown
+
+
 async def test_doctor_says_how_workers_are_kept_apart_and_what_runs_have_left(user: User) -> None:
     async def row() -> dict[str, Any]:
         done = await user.atomic("doctor", "--json")
@@ -71,7 +80,7 @@ async def test_doctor_says_how_workers_are_kept_apart_and_what_runs_have_left(us
     write(user.home / ".atomic" / "workspaces" / ID, {"base/file.txt": "x" * 3_000_000})
     os.link(run.root / "a.txt", user.home / ".atomic" / "workspaces" / ID / "linked")
     left = await row()
-    assert left["detail"].endswith("; left by runs: 1 folder and 2 parked, 3.0 MB")
+    assert left["detail"].endswith("; left by runs: 1 folder and 2 parked attempts, 3.0 MB")
     assert left["remedy"] == "atomic sessions prune --older-than 30d deletes what old runs have left"
 
 
@@ -120,7 +129,8 @@ async def test_one_line_for_each_thing(user: User) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     names = ["claude", "opencode", "copilot", "acp", "replay", "git", "python", "atomic", "config", "config", "home"]
     assert [words[1] for words in lines] == [*names, "keys", "sandbox", "workspaces", "integrity"]
-    assert lines[0] == ["ok", "claude", "2.1.325", f"({user.bin}/claude)"]
+    assert lines[0][:4] == ["ok", "claude", "2.1.325", f"({user.bin}/claude):"]
+    assert " ".join(lines[0][4:]) == "the account of ANTHROPIC_API_KEY pays"
     assert lines[2][0] == "--"
     assert all(words[0] == "ok" for words in lines[4:])
     version, path = lines[6][2:]
@@ -179,6 +189,7 @@ async def test_a_server_that_is_too_old_is_reported_with_a_remedy(user: User, ag
     assert complaint(done).endswith(f"({remedy})")
 
 
+@pytest.mark.ci
 async def test_a_program_that_hangs_is_reported_and_not_waited_for(user: User) -> None:
     user.has_only_claude("import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(1000)")
     code, providers, checks = await findings(user)
@@ -332,3 +343,62 @@ async def test_untrusted_configuration_is_ignored_with_one_warning(user: User) -
         " (your own configuration may)"
     )
     assert len(done.stderr.splitlines()) == 2
+
+
+async def test_other_known_agents_have_a_row_if_they_are_on_path(user: User) -> None:
+    user.has_no_agents()
+    user.has("codex-acp", "print('@agentclientprotocol/codex-acp 2.6.0')")
+    user.has("gemini", "print('0.61.0')")
+    user.env["OPENAI_API_KEY"] = "x"
+    code, providers, _ = await findings(user)
+    assert code == 0
+    assert list(providers) == ["claude", "opencode", "copilot", "codex", "gemini", "replay"]
+    codex = providers["codex"]
+    assert (codex["ok"], codex["version"], codex["program"]) == (True, "2.6.0", f"{user.bin}/codex-acp")
+    assert (codex["login"], codex["pays"]) == ("OPENAI_API_KEY", "the account of OPENAI_API_KEY pays")
+    gemini = providers["gemini"]
+    assert (gemini["ok"], gemini["version"], gemini["login"]) == (False, "0.61.0", "")
+    assert gemini["remedy"] == "no login was found; run: atomic login gemini, or set GEMINI_API_KEY"
+    assert gemini["install"] == "npm install -g @google/gemini-cli"
+    login = user.home / ".gemini" / "oauth_creds.json"
+    login.parent.mkdir()
+    login.write_text("{}")
+    lines = (await user.atomic("doctor")).stdout.splitlines()
+    assert lines[3] == f"ok  codex       2.6.0 ({user.bin}/codex-acp): the account of OPENAI_API_KEY pays"
+    paid = "logged in, your Google account pays, within its free quota or plan"
+    assert lines[4] == f"ok  gemini      0.61.0 ({user.bin}/gemini): {paid}"
+
+
+async def test_an_agent_without_its_adapter_says_which_one_it_needs(user: User) -> None:
+    user.has_no_agents()
+    program = user.has("codex", "raise SystemExit('doctor does not start it')")
+    _, providers, _ = await findings(user)
+    remedy = "codex: {} needs the adapter 'codex-acp', which is not installed ({})"
+    install = "npm install -g @agentclientprotocol/codex-acp"
+    assert providers["codex"]["remedy"] == remedy.format(program, install).removeprefix("codex: ")
+    done = await user.atomic("-p", "hello", "--agent", "codex")
+    assert (done.exit_code, complaint(done)) == (1, remedy.format(program, install))
+    # The automatic choice says the same, as it would of another agent that is not ready.
+    done = await user.atomic("-p", "hello")
+    assert f"No agent can be used here: {remedy.format(program, install)}" in complaint(done)
+
+
+async def test_the_version_of_an_agent_of_npm_is_read_without_starting_it(user: User) -> None:
+    user.has_no_agents()
+    package = user.home / "lib" / "node_modules" / "@google" / "gemini-cli"
+    write(package, {"package.json": '{"version": "0.61.0"}', "bundle/gemini.js": "#!/bin/false\n"})
+    (package / "bundle" / "gemini.js").chmod(0o755)
+    (user.bin / "gemini").symlink_to(package / "bundle" / "gemini.js")
+    user.env["GEMINI_API_KEY"] = "x"
+    _, providers, _ = await findings(user)
+    assert (providers["gemini"]["ok"], providers["gemini"]["version"]) == (True, "0.61.0")
+
+
+async def test_an_agent_is_named_without_a_prefix(user: User) -> None:
+    user.has_no_agents()
+    for name, message in {
+        "codex": "codex: the program 'codex-acp' is not installed (npm install -g @agentclientprotocol/codex-acp)",
+        "acp:codex": "codex: the program 'codex-acp' is not installed (npm install -g @agentclientprotocol/codex-acp)",
+        "gemni": 'Unknown agent: "gemni" (did you mean "gemini"?)',
+    }.items():
+        assert complaint(await user.atomic("-p", "hello", "--agent", name)) == message

@@ -72,7 +72,7 @@ async def test_people_get_a_table_by_kind(user: User) -> None:
     done = await user.atomic("entities")
     lines = done.stdout.splitlines()
     assert [line for line in lines if line and not line.startswith(" ")] == [
-        "Skills (7)",
+        "Skills (8)",
         "Commands (1)",
         "Agents (11)",
     ]

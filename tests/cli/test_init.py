@@ -28,7 +28,7 @@ async def test_existing_files_stay_unchanged(user: User) -> None:
     assert mine.read_text() == 'agent = "claude"\n'
     assert "there  .atomic/config.toml\nmade   .atomic/workflows/example.py\n" in done.stdout
     again = await user.atomic("init")
-    assert (again.exit_code, again.stdout.count("there  ")) == (0, 2)
+    assert (again.exit_code, again.stdout.count("there  ")) == (0, 3)
 
 
 async def test_below_a_repository_it_is_the_repository_that_is_begun(user: User) -> None:

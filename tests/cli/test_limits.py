@@ -301,14 +301,14 @@ async def test_the_price_of_a_killed_run_is_that_of_its_journal(player: Player) 
     agent = player.other(*(call(number, cost=0.2) for number in (1, 2, 3)))
     done = await user.atomic("resume", player.id, "--agent", agent)
     assert done.exit_code == 0
-    assert re.search(r"^completed after \S+, \$0\.70$", done.stdout, re.MULTILINE)
+    assert re.search(r"^completed after \S+, \$0\.70$", done.stderr, re.MULTILINE)
 
 
 async def test_the_last_line_of_a_resume_has_the_time_of_the_whole_run(player: Player) -> None:
     await player.plays(flow=FUNCTIONS)
     assert (await player.run("--max-time", "1s"))[0] == 6
     done = await player.user.atomic("resume", player.id, "--max-time", "10m")
-    assert re.search(r"^completed after [1-9]", done.stdout, re.MULTILINE)
+    assert re.search(r"^completed after [1-9]", done.stderr, re.MULTILINE)
 
 
 async def test_a_flag_overrides_the_caps_of_the_configuration(player: Player) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from atomic.cli.mcp import NO_SERVERS
 from tests.support.entity_files import servers, write
 from tests.support.user import User
 
@@ -68,5 +69,5 @@ async def test_a_server_is_switched_by_the_slash_command(user: User) -> None:
 
 
 async def test_an_empty_list_has_a_message(user: User) -> None:
-    assert (await user.atomic("mcp", "list")).stdout == "No MCP servers are configured.\n"
+    assert (await user.atomic("mcp", "list")).stdout == NO_SERVERS
     assert (await user.atomic("mcp", "list", "--json")).stdout == "[]\n"

@@ -36,14 +36,34 @@ async def test_a_failed_run_is_shown_with_its_reason(user: User) -> None:
     workflow(user, "fails", FAILS)
     assert (await user.atomic("run", "fails", "x")).exit_code == 1
     shown = (await user.atomic("sessions", "show", session(user)["id"])).stdout.splitlines()
-    assert shown[2:4] == ["status    failed", "reason    ValueError: the database is gone"]
+    place = "~/.atomic/workflows/fails.py:16"
+    assert shown[2:4] == ["status    failed", f"reason    ValueError: the database is gone, at {place}"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "workflow = graph(S).agent('draft', lambda state: state.promt).compile()\n",
+        "workflow = graph(S).if_(lambda state: state.promt, then=graph(S).tool('a', lambda: 1)).compile()\n",
+        "workflow = graph(S).tool('one', lambda: 1, output_mapper=lambda answer, state: state.promt).compile()\n",
+    ],
+)
+async def test_an_error_in_a_lambda_has_file_line_and_the_nearest_name(user: User, code: str) -> None:
+    workflow(user, "typo", code)
+    done = await user.atomic("run", "typo", "-a", recording(user), "x")
+    expected = "'S' object has no attribute 'promt' (did you mean \"prompt\"?), at ~/.atomic/workflows/typo.py:14"
+    assert (done.exit_code, "atomic: failed: " in done.stderr, expected in done.stderr) == (1, True, True), done.stderr
 
 
 async def test_a_status_that_no_run_has_is_not_called_an_empty_list(user: User) -> None:
     workflow(user, "asks", ASKS)
     assert (await user.atomic("run", "asks", "x")).exit_code == 5
     done = await user.atomic("sessions", "list", "--status", "failed")
-    assert (done.exit_code, done.stdout) == (0, "No run matches: atomic sessions list shows all.\n")
+    assert (done.exit_code, done.stdout) == (0, "No run matches: atomic ps shows all.\n")
+    elsewhere = user.home / "elsewhere"
+    elsewhere.mkdir()
+    done = await user.atomic("status", cwd=elsewhere)
+    assert (done.exit_code, done.stdout.partition(":")[0]) == (0, "No runs of this folder yet")
 
 
 async def test_a_cancelled_run_refuses_an_answer_with_the_true_reason(user: User) -> None:

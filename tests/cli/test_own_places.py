@@ -14,7 +14,7 @@ import pytest
 from atomic.processes.temporary_folders import temporary_prefix
 from tests.support.fake_acp import PROGRAM
 from tests.support.user import ATOMIC, User, complaint
-from tests.support.user_workflows import call, end, recording, sessions, workflow
+from tests.support.user_workflows import HEAD, call, end, recording, sessions, workflow
 
 NOBODY = 65534
 LINES = (("config",), ("doctor",), ("-p", "hi"), ("workflows", "list"), ("sessions", "list"), ("run", "ralph", "x"))
@@ -180,3 +180,76 @@ async def test_a_home_that_is_a_file_is_refused(user: User, words: tuple[str, ..
     done = await user.atomic(*words)
     assert done.exit_code == 2
     assert complaint(done) == f"{file / 'below'} cannot be a folder: set ATOMIC_HOME to another one"
+
+
+# -- the XDG directories
+
+
+FLOW = 'workflow = graph(S).tool("work", lambda state: 1, output_mapper=lambda one, state: {}).compile()\n'
+
+
+@pytest.fixture
+def tidy(user: User) -> User:
+    """Return a user with XDG directories and without `~/.atomic`."""
+    user.env["XDG_CONFIG_HOME"] = str(user.home / "config")
+    user.env["XDG_STATE_HOME"] = str(user.home / "state")
+    return user
+
+
+async def test_xdg_directories_separate_what_the_user_writes_from_what_atomic_writes(tidy: User) -> None:
+    config = tidy.home / "config" / "atomic"
+    (config / "workflows").mkdir(parents=True)
+    (config / "config.toml").write_text('theme = "light"\n')
+    (config / "mcp.json").write_text('{"mcpServers": {"box": {"command": "npx"}}}')
+    (config / "workflows" / "mine.py").write_text(HEAD + FLOW)
+    assert '"light"' in (await tidy.atomic("config")).stdout
+    assert "box" in (await tidy.atomic("mcp", "list")).stdout
+    done = await tidy.atomic("run", "mine", "go")
+    assert done.exit_code == 0, done.stderr
+    [folder] = (tidy.home / "state" / "atomic" / "sessions").iterdir()
+    assert folder.name[:8] in (await tidy.atomic("sessions")).stdout
+    assert folder.name in (await tidy.atomic("complete", "resume", "")).stdout
+    assert "mine" in (await tidy.atomic("complete", "run", "")).stdout
+    doctor = await tidy.atomic("doctor", "--json")
+    details = [check["detail"] for check in json.loads(doctor.stdout)["checks"] if check["name"] == "home"]
+    assert details == [f"{config} (settings), {tidy.home}/state/atomic (runs)"]
+
+    # What Atomic writes is never beside what the user writes, and nothing is in the home folder.
+    assert sorted(path.name for path in config.iterdir()) == ["config.toml", "mcp.json", "workflows"]
+    assert not (tidy.home / ".atomic").exists()
+
+
+async def test_an_approval_is_state(tidy: User) -> None:
+    (tidy.project / ".atomic" / "workflows").mkdir(parents=True)
+    (tidy.project / ".atomic" / "workflows" / "own.py").write_text(HEAD + FLOW)
+    shown = json.loads((await tidy.atomic("trust", "--show", "--json")).stdout)
+    assert (await tidy.atomic("trust", shown["hash"])).exit_code == 0
+    assert (tidy.home / "state" / "atomic" / "trust.json").exists()
+
+
+async def test_xdg_directories_count_only_without_a_folder_of_its_own(tidy: User) -> None:
+    (tidy.home / ".atomic").mkdir()
+    (tidy.home / ".atomic" / "config.toml").write_text('theme = "contrast"\n')
+    (tidy.home / "config" / "atomic").mkdir(parents=True)
+    (tidy.home / "config" / "atomic" / "config.toml").write_text('theme = "light"\n')
+    assert '"contrast"' in (await tidy.atomic("config")).stdout
+    tidy.env["ATOMIC_HOME"] = str(tidy.home / "chosen")
+    assert '"' not in (await tidy.atomic("config")).stdout.partition("theme")[2].partition("\n")[0]
+
+
+async def test_a_process_without_the_variables_finds_the_default_directories(user: User) -> None:
+    user.env["XDG_STATE_HOME"] = str(user.home / ".local" / "state")
+    (user.project / ".atomic" / "workflows").mkdir(parents=True)
+    (user.project / ".atomic" / "workflows" / "own.py").write_text(HEAD + FLOW)
+    shown = json.loads((await user.atomic("trust", "--show", "--json")).stdout)
+    await user.atomic("trust", shown["hash"])
+    del user.env["XDG_STATE_HOME"]  # as in a cron job
+    assert json.loads((await user.atomic("trust", "--show", "--json")).stdout)["trusted"]
+
+
+async def test_a_relative_directory_is_ignored(user: User) -> None:
+    user.env["XDG_STATE_HOME"] = "state"
+    (user.project / "state" / "atomic").mkdir(parents=True)
+    doctor = await user.atomic("doctor", "--json")
+    details = [check["detail"] for check in json.loads(doctor.stdout)["checks"] if check["name"] == "home"]
+    assert details == [f"{user.home}/.atomic"]

@@ -8,27 +8,24 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-import claude_agent_sdk
 import pytest
 
 from atomic.processes import execute
 from tests.ralph.agents import Stage, stage_for
 from tests.ralph.nim import APPROVAL
+from tests.support.plain_install import CLAUDE, ROOT, install_wheel
 from tests.support.programs import FOLDER
 from tests.support.user import User
 from tests.support.waits import HANG as LIMIT
 from tests.support.window import window
 
-ROOT = Path(__file__).parents[2]
 NAMES = ("claude", "opencode", "copilot")
 PROGRAMS = {
-    "claude": Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude",
+    "claude": CLAUDE,
     "opencode": FOLDER / "opencode",
     "copilot": FOLDER / "copilot",
 }
@@ -39,18 +36,7 @@ CHECK = "git log -1"  # green before the run and after it
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the wheel, install it with only pip, and return the folder of its programs."""
-    folder = tmp_path_factory.mktemp("plain")
-    _run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder / "dist"))
-    [wheel] = (folder / "dist").iterdir()
-    _run(sys.executable, "-m", "venv", "--without-pip", str(folder / "venv"))
-    pip = (sys.executable, "-m", "pip", "--python", str(folder / "venv"), "--disable-pip-version-check")
-    _run(*pip, "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), str(wheel))
-    return folder / "venv" / "bin"
-
-
-def _run(*words: str) -> None:
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    return install_wheel(tmp_path_factory.mktemp("plain"))
 
 
 @pytest.fixture

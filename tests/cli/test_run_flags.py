@@ -8,6 +8,7 @@ from atomic.base.arguments import UsageError, parse
 from atomic.base.flags import RUN
 from atomic.cli.run_host import read_flags
 from atomic.wiring import RunFlags
+from tests.support.user import User, complaint
 
 
 def flags(*words: str) -> RunFlags:
@@ -33,3 +34,10 @@ def test_flags_of_a_resume_override_those_of_the_start() -> None:
     old = {"agents": {"": "claude"}, "caps": {"max_cost": 1.0, "max_time": None}, "on_limit": "stop"}
     resumed = flags("--agent", "worker=copilot", "--max-cost", "$2.50").over(old)
     assert resumed == RunFlags(agents={"": "claude", "worker": "copilot"}, caps={"max_cost": 2.5}, on_limit="stop")
+
+
+async def test_a_wrong_value_is_reported_before_a_missing_agent(user: User) -> None:
+    without = await user.atomic("run", "ralph", "go")
+    assert "No agent can be used here" in complaint(without)
+    done = await user.atomic("run", "ralph", "--isolate", "overlya", "go")
+    assert complaint(done) == '--isolate cannot be "overlya": give auto, overlay, clone, worktree or none'

@@ -14,11 +14,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from atomic.base.redaction import Redactor
+from atomic.base.usage import Usage
+from atomic.runs.events import RunStarted, Warning
+from atomic.runs.spending import KILLED, Amount, CallRecord, write_call
+from atomic.sessions.facts import Facts
+from atomic.sessions.journal import SqliteJournal
 from tests.support.entity_files import write
 from tests.support.session_folders import add_call, folder_of, make_session, owned_by
 from tests.support.terminal import in_terminal
 from tests.support.timing import judge
-from tests.support.user import ATOMIC, User, complaint
+from tests.support.user import ATOMIC, User, complaint, objects, told
 
 FIRST = "0f9b2c1e-1111-4111-8111-111111111111"
 SECOND = "0f9b2c1e-2222-4222-8222-222222222222"
@@ -70,7 +76,8 @@ async def test_project_lists_only_runs_of_this_project(user: User) -> None:
 
 async def test_an_empty_list_is_not_an_error(user: User) -> None:
     done = await user.atomic("sessions", "list")
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "No runs yet.\n", "")
+    expected = 'No runs yet. Start one with atomic ralph "GOAL", or watch one without an agent: atomic demo\n'
+    assert (done.exit_code, done.stdout, done.stderr) == (0, expected, "")
     assert await as_json(user, "list") == []
     assert not (user.home / ".atomic").exists()
 
@@ -102,6 +109,41 @@ async def test_no_id_reaches_outside_of_the_sessions(user: User) -> None:
     secret = write(user.home / "secret" / "session.json", "{}").parent
     for id in ("../../secret", str(secret), "..", f"{FIRST}/../../../secret"):
         assert (await user.atomic("sessions", "show", id)).exit_code == 2
+
+
+async def test_an_answer_without_an_id_goes_to_the_only_run_that_waits(user: User) -> None:
+    question: dict[str, Any] = {"id": "go", "text": "Go on?", "options": ["yes", "no"], "node": "ask"}
+    fields: dict[str, Any] = {"status": "paused", "questions": [question], "steps": ["plan"]}
+    first, second = (make_session(user.home, id, project=str(user.project), **fields) for id in (FIRST, SECOND))
+    done = await user.atomic("answer", "no", "--no-resume")
+    assert (done.exit_code, sorted(complaint(done).partition(": ")[2].split(", "))) == (2, [first, second])
+    assert (await user.atomic("answer", first, "yes", "--no-resume")).exit_code == 0
+    assert second in told(await user.atomic("answer", "no", "--no-resume"))
+    assert complaint(await user.atomic("answer", second)) == f"The answer is missing: atomic answer {second} ANSWER"
+
+
+async def test_logs_show_all_processes_of_a_run(user: User) -> None:
+    """A run that was killed and resumed has worked before, too."""
+    id = make_session(user.home, status="completed")
+    base: dict[str, Any] = {"run": id, "time": 1.0}
+    first = RunStarted(seq=1, workflow="review", prompt="p", session_dir="/s", **base)
+    lines = (
+        first,
+        Warning(seq=2, text="early", **base),
+        msgspec.structs.replace(first, seq=3, resumed=True),
+        Warning(seq=4, text="late", **base),
+    )
+    log = folder_of(user.home, id) / "logs" / "events.jsonl"
+    log.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    shown = await user.atomic("logs", id)
+    assert shown.exit_code == 0, shown
+    said = shown.stdout + shown.stderr
+    assert said.index("early") < said.index("late")
+    assert [one["seq"] for one in objects(await user.atomic("logs", id, "--json"))] == [1, 2, 3, 4]
+    followed = await user.atomic("logs", id, "--follow", "--json")
+    assert [one["seq"] for one in objects(followed)] == [1, 2, 3, 4]
+    attached = await user.atomic("attach", id, "--json")
+    assert [one["seq"] for one in objects(attached)] == [3, 4]
 
 
 async def test_show_prints_the_next_command_with_the_flag_that_lifts_the_limit(user: User) -> None:
@@ -290,8 +332,39 @@ async def test_a_missing_report_is_made_from_the_history(user: User) -> None:
     assert text.startswith("# review: paused\n")
     assert f'atomic answer {id} which "…"' in text
     assert "- planner: 1 call, 10s, 110 tokens, $0.25" in text
-    assert "- worker: 1 call, 10s, 10 tokens\n" in text
+    assert "- worker: 1 call, 10s, 10 tokens, price unknown\n" in text
     assert "it broke" in text
+
+
+def keep_calls(user: User, id: str, *calls: CallRecord) -> None:
+    """Write calls to the journal of a run, as its process does."""
+    facts = Facts(folder_of(user.home, id), Redactor([]))
+    with SqliteJournal(folder_of(user.home, id) / "journal.db") as journal:
+        facts.open(journal, id)
+        for call in calls:
+            write_call(facts, call)
+
+
+PAID = CallRecord(id="1", role="worker", reason="done", usage=Usage(100, 20, 0, 0.0003), amount=Amount(0.0003, 100, 20))
+CUT = CallRecord(id="2", role="worker", reason=KILLED, usage=Usage(), amount=Amount(0.0, 50, 0, 50))
+
+
+async def test_the_cost_of_a_run_with_a_killed_turn_is_about_so_much(user: User) -> None:
+    """The killed turn is in the journal only, and its agent has reported no price."""
+    id = make_session(user.home, status="interrupted", steps=["plan"])
+    add_call(user.home, id, role="worker", usage={"input": 100, "output": 20, "cost": 0.0003})
+    keep_calls(user, id, PAID, CUT)
+    text = (await user.atomic("sessions", "report", id)).stdout
+    assert "- **cost**: about $0.0003, 170 tokens (150 read, 20 written)" in text
+    assert "- worker: 2 calls, 10s, 170 tokens, about $0.0003\n" in text
+    assert " about $0.0003 " in (await user.atomic("ps")).stdout
+
+
+async def test_a_cost_of_which_nothing_is_known_is_not_zero(user: User) -> None:
+    id = make_session(user.home, status="interrupted", steps=["plan"])
+    keep_calls(user, id, msgspec.structs.replace(CUT, amount=Amount(0.0, 50, 0)))
+    assert "- **cost**: price unknown, 50 tokens" in (await user.atomic("sessions", "report", id)).stdout
+    assert "$" not in (await user.atomic("ps")).stdout
 
 
 @pytest.mark.ci

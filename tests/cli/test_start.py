@@ -56,8 +56,8 @@ async def test_nothing_at_all_is_answered_with_help(user: User) -> None:
     ("words", "message"),
     [
         ("doctr", 'Unknown command: "doctr" (did you mean "doctor"?)'),
-        ("ralph x", 'Unknown command: "ralph" (it is a workflow: atomic run ralph "…")'),
-        ("help", 'Unknown command: "help" (did you mean "--help"?)'),
+        ("loop x", 'Unknown command: "loop" (it is a workflow: atomic run loop "…")'),
+        ("help nothing", 'Unknown command: "nothing" (atomic --help lists them)'),
         ("fix the bug", 'Unknown command: "fix" (atomic --help lists them; a prompt needs -p: atomic -p "…")'),
         ("--modle x -p y", 'Unknown flag: "--modle" (did you mean "--model"?)'),
         ("doctor --jsn", 'Unknown flag: "--jsn" (did you mean "--json"?)'),
@@ -73,6 +73,7 @@ async def test_nothing_at_all_is_answered_with_help(user: User) -> None:
         ("-a claude", 'Nothing to do: atomic -p "PROMPT" runs one turn of an agent, atomic --help lists the rest'),
         ("-p x --theme dark", "--theme is a flag of the screen: leave out --theme, or -p"),
         ("--plain --output json", '--output only works with -p: atomic -p "PROMPT" --output FORMAT'),
+        ("--plain --json", '--json only works with -p, or after a command: atomic -p "PROMPT" --json'),
         ("chat --theme x", '--theme cannot be "x": it is one of dark, light, ansi, contrast'),
         ("chat --port 80", "--port only works with --web: atomic --web --port PORT"),
         ("chat --web --port 70000", '--port cannot be "70000": it is a number up to 65535'),
@@ -134,8 +135,20 @@ async def test_help_describes_the_position_of_flags_correctly(user: User) -> Non
     )
     assert "before or after" not in help
     after = await user.atomic("-p", "say", "hello", "--output", "json")
-    assert "--output is part of the prompt here and was not set: flags go before the prompt" in after.stderr
+    assert after.exit_code == 2
+    assert complaint(after) == (
+        "--output comes after the start of the prompt, where it is only text:"
+        " put it before the prompt, or put -- before a prompt with this text in it"
+    )
     for words in (("-p", "say hello", "--output", "json"), ("-p", "--output", "json", "say", "hello")):
         done = await user.atomic(*words)
         assert done.stdout.startswith('{"type":')
-        assert "part of the prompt" not in done.stderr
+        assert "of the prompt" not in done.stderr
+    text = await user.atomic("-p", "--", "say", "hello", "--output", "json")
+    assert "of the prompt" not in text.stderr
+
+
+@pytest.mark.parametrize("words", [("chat", "say", "hello", "--plain"), ("--plain", "say", "hello", "--agent", "x")])
+async def test_a_conversation_does_not_begin_with_a_flag_in_its_prompt(user: User, words: tuple[str, ...]) -> None:
+    done = await user.atomic(*words, input="")
+    assert (done.exit_code, "comes after the start of the prompt" in complaint(done)) == (2, True)

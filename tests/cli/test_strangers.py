@@ -16,9 +16,10 @@ from atomic.cli.verbs import VERBS, Verb
 from atomic.processes import ExecResult, execute
 from tests.hostile.repositories import PROJECTS, HostileProject
 from tests.support.user import User
+from tests.support.waits import HANG
 
 AT_ONCE = 2
-SECONDS = 60  # for one command; it takes a small part of one
+SECONDS = HANG  # for one command
 WORDS = {"ID": "12345678", "SHELL": "bash", "FILE": "tasks.json", "HASH": "0" * 64, "ANSWER": "yes"}
 COMMON = (["workflows", "list"], ["trust", "--show"], ["run", "evil", "x"])
 REPRESENTATIVE = ("workflow_with_code",)
@@ -35,9 +36,9 @@ HAS_ITEMS = {
     "tool_with_code": "tool",
     "workflow_with_code": "workflow",
 }
-# `make test` visits those that bring code, `make test-ci` all of them, there and in tests/hostile.
+# `make test-ci` visits those that bring code, and in tests/hostile all of them; `make test-full` all of them here too.
 ALL = [
-    pytest.param(name, marks=() if name in {*RUNS_WHEN_TRUSTED, *HAS_ITEMS} else pytest.mark.ci) for name in PROJECTS
+    pytest.param(name, marks=() if name in {*RUNS_WHEN_TRUSTED, *HAS_ITEMS} else pytest.mark.full) for name in PROJECTS
 ]
 
 

@@ -190,10 +190,10 @@ async def test_what_runs_code_needs_trust_or_the_hash(user: User, words: tuple[s
     right = await hash_of(user)
     assert done.exit_code == 4
     assert "workflow .atomic/workflows/say.py" in complaint(done)
-    assert f"--trust {right}" in done.stderr
+    assert f"its whole hash, {right[:12]}…" in done.stderr
     done = await user.atomic(*words, "--trust", "0" * 64)
     assert done.exit_code == 4
-    assert right in complaint(done)
+    assert right[:12] in complaint(done)
     assert (await user.atomic(*words, "--trust", right)).exit_code == 0
     assert (await user.atomic(*words)).exit_code == 4  # it was for that command only
 
@@ -259,7 +259,7 @@ async def test_a_new_workflow_is_there_at_once(user: User) -> None:
     done = await user.atomic("workflows", "new", "my-tale")
     path = user.project / ".atomic" / "workflows" / "my-tale.py"
     assert (done.exit_code, done.stdout) == (0, f"{path}\n")
-    assert told(done) == 'written; run it: atomic run my-tale "…"'
+    assert told(done) == 'written; run it: atomic run my-tale "…"; check it at each save: atomic workflows dev my-tale'
     (row,) = await listed(user)
     assert (row["name"], row["trusted"], row["problem"]) == ("my-tale", True, None)
     assert (await user.atomic("workflows", "check")).exit_code == 0
@@ -278,16 +278,17 @@ async def test_a_new_workflow_runs_at_once_and_again_after_a_change_that_is_appr
     agent = recording(
         user,
         call(end("A draft."), match="Write this"),
-        call(end("Too short."), match="Name the worst"),
+        call(end('{"verdict": "improve", "weakness": "Too short."}'), match="Name the worst"),
         call(end("A better draft."), match="Improve this"),
-        call(end("LGTM"), match="Name the worst"),
+        call(end('{"verdict": "good"}'), match="Name the worst"),
         call(end("Another."), match="Write this"),
     )
     await user.atomic("workflows", "new", "my-tale")
     done = await user.atomic("run", "my-tale", "--agent", agent, "a limerick")
     assert done.exit_code == 0
     for words in ("Writing a draft", "Reviewing it", "Improving it"):
-        assert words in done.stdout
+        assert words in done.stderr
+    assert done.stdout == "A better draft.\n"  # the result
     path = user.project / ".atomic" / "workflows" / "my-tale.py"
     path.write_text(path.read_text().replace('"rounds": 2', '"rounds": 0'))
     assert (await user.atomic("run", "my-tale", "--agent", agent, "more")).exit_code == 4
@@ -328,7 +329,7 @@ async def test_a_run_that_was_started_with_trust_does_not_resume_after_a_revoke(
     refused = await user.atomic("answer", id, "yes")
     assert refused.exit_code == 4
     assert "this project is not trusted in its current state" in refused.stderr
-    assert f"for one command: --trust {hash}" in refused.stderr
+    assert f"its whole hash, {hash[:12]}…: atomic trust --show" in refused.stderr
     assert (await user.atomic("answer", id, "yes", "--trust", hash)).exit_code == 0
 
 
@@ -338,7 +339,7 @@ async def test_a_completed_run_says_so_although_its_project_is_no_longer_trusted
     assert (await user.atomic("run", "end", "--trust", hash, "x")).exit_code == 0
     await user.atomic("trust", "--revoke")
     done = await user.atomic("resume", session(user)["id"])
-    assert (done.exit_code, "it is completed already: nothing is left to do" in done.stdout) == (0, True), done.stderr
+    assert (done.exit_code, "it is completed already: nothing is left to do" in done.stderr) == (0, True), done.stderr
     events = await user.atomic("resume", session(user)["id"], "--json")
     first, last = (msgspec.json.decode(line) for line in events.stdout.splitlines())
     assert (first["type"], first["seq"], first["resumed"]) == ("run_started", 1, True)
@@ -346,14 +347,16 @@ async def test_a_completed_run_says_so_although_its_project_is_no_longer_trusted
 
 
 @pytest.mark.ci
-async def test_unapproved_changes_are_named_first(user: User) -> None:
+async def test_only_unapproved_changes_are_named(user: User) -> None:
     for name in ("one", "two"):
         await user.atomic("workflows", "new", name)
     path = user.project / ".atomic" / "workflows" / "two.py"
     path.write_text(path.read_text() + "# changed\n")
     flow(user, "zoo", "x = 1\n")
-    would_run = "two.py (changed), workflow .atomic/workflows/zoo.py (new), workflow .atomic/workflows/one.py (see"
-    assert would_run in complaint(await user.atomic("run", "one", "x"))
+    said = complaint(await user.atomic("run", "one", "x"))
+    assert "workflow .atomic/workflows/two.py (changed: you, or a program of yours, saved it " in said
+    assert "), workflow .atomic/workflows/zoo.py (new) (see it" in said
+    assert "one.py" not in said
 
 
 @pytest.mark.ci
@@ -370,7 +373,9 @@ async def test_a_new_workflow_does_not_approve_other_files(user: User) -> None:
     flow(user, "evil", "raise SystemExit\n")
     done = await user.atomic("workflows", "new", "mine")
     assert done.exit_code == 0
-    assert told(done) == 'written; run it: atomic trust, then atomic run mine "…"'
+    assert told(done) == (
+        'written; run it: atomic trust, then atomic run mine "…"; check it at each save: atomic workflows dev mine'
+    )
     assert [one["trusted"] for one in await listed(user)] == [False, False]
     await trust(user)
     await user.atomic("workflows", "new", "more")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -163,12 +163,19 @@ def test_make_targets_exist(document: Path) -> None:
 
 @every_document()
 def test_verbs_and_flags_of_atomic_exist(document: Path) -> None:
-    unknown = [f"atomic {' '.join(words)}" for words in commands(document, "atomic") if not is_known(words)]
+    own = parameters_of_functions(document.read_text(encoding="utf-8"))
+    unknown = [f"atomic {' '.join(words)}" for words in commands(document, "atomic") if not is_known(words, own)]
     assert not unknown
 
 
-def is_known(words: list[str]) -> bool:
-    """Return whether `--help` lists the verb and the flags of a command."""
+def parameters_of_functions(text: str) -> dict[str, str]:
+    """Return the flags of the workflow functions that a page shows, by the name of the function."""
+    found = re.findall(r"^@workflow.*\nasync def (\w+)\(flow: Flow,?([^)]*)\)", text, re.MULTILINE)
+    return {name: " ".join(f"--{word}" for word in re.findall(r"(\w+):", rest)) for name, rest in found}
+
+
+def is_known(words: list[str], own: Mapping[str, str]) -> bool:
+    """Return whether `--help`, or a function of the same page, has the verb and the flags of a command."""
     names = ["atomic"]
     if words and re.fullmatch("[a-z]+", words[0]):
         group = words[0]
@@ -182,5 +189,16 @@ def is_known(words: list[str]) -> bool:
         if group in ("resume", "answer"):
             names.append("run-ralph")  # flags of a workflow are flags of its resume
     known = " ".join((HELP / f"{name}.txt").read_text(encoding="utf-8") for name in names)
+    if words[:1] == ["run"]:
+        known += " ".join(f"{flags_of_example(word)} {own.get(word, '')}" for word in words[1:])
     flags = [re.split("[=|]", word)[0].strip("[]") for word in words if word.lstrip("[").startswith("--")]
     return all(re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", known) for flag in flags)
+
+
+def flags_of_example(name: str) -> str:
+    """Return the flags of a workflow in `examples/workflows`, or nothing if there is none of that name."""
+    path = ROOT / "examples" / "workflows" / f"{name.replace('-', '_')}.py"
+    if not re.fullmatch(r"[\w-]+", name) or not path.exists():
+        return ""
+    config = re.search(r"^default_config = \{(.*)\}", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return " ".join(f"--{key}" for key in re.findall(r'"(\w+)":', config[1] if config else ""))

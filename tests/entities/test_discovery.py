@@ -192,6 +192,7 @@ def test_the_package_contains_built_in_skills_and_agents(tmp_path: Path) -> None
         "create-feature-list",
         "create-gh-pr",
         "create-spec",
+        "create-workflow",
         "explain-code",
         "implement-feature",
         "research-codebase",

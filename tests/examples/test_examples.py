@@ -50,6 +50,15 @@ def test_ask_later_waits_for_an_answer_from_another_process(tmp_path: Path) -> N
     assert (answered.returncode, answered.stdout) == (0, "booked a ticket to the moon, with towel and book\n")
 
 
+def test_wait_for_signal_continues_with_the_decision_of_another_process(tmp_path: Path) -> None:
+    for _ in range(2):
+        waiting = run(tmp_path, "wait_for_signal.py")
+        assert (waiting.returncode, waiting.stdout.splitlines()[-1]) == (5, "it waits for: decided"), waiting.stderr
+    assert run(tmp_path, "wait_for_signal.py", "send", "true", "Ann").returncode == 0
+    done = run(tmp_path, "wait_for_signal.py")
+    assert (done.returncode, done.stdout) == (0, "approved by Ann\n")
+
+
 def test_edges_fork_join_and_come_back(tmp_path: Path) -> None:
     done = run(tmp_path, "edges.py")
     assert done.returncode == 0, done.stderr

@@ -157,6 +157,10 @@ async def end(ctx):
             raise Suspend("blocked", status=RunStatus.BLOCKED, code=word)
         case "ask":
             await ctx.ask("Which?")
+        case "wait":
+            await ctx.wait_for(word)
+        case "sleep":
+            await ctx.sleep(minutes=int(word))
         case "signal":
             os.kill(os.getpid(), getattr(signal, word))
             await asyncio.Event().wait()
@@ -171,6 +175,8 @@ ENDS = (
     "fail",
     "fail no_plan",
     "ask",
+    "wait approved",
+    "sleep 90",
     "pause branch_changed",
     "pause max_cost",
     "pause max_tokens",
@@ -196,7 +202,7 @@ COMMANDS = {
     "no terminal and nothing to do": (),
     "an unknown verb": ("frobnicate",),
     "an unknown flag": ("sessions", "list", "--frobnicate"),
-    "a missing word": ("resume",),
+    "a missing word": ("discard",),
     "a word too many": ("doctor", "now"),
     "an unknown workflow": ("run", "frobnicate"),
     "a workflow that does not load": ("run", "broken"),
@@ -227,7 +233,7 @@ UNTRUSTED_COMMANDS = {
 
 def test_exit_codes(user: User) -> None:
     workflow(user, "endings", ENDINGS)
-    runs = [("run", "endings", "--json", how) for how in (*ENDS, "command resume")]
+    runs = [("run", "endings", "--json", "--park", how) for how in (*ENDS, "command resume")]
     results = atomic(user, *runs, *turn_commands(user))
     ended = results[: len(ENDS)]
     owned = results[len(ENDS)]

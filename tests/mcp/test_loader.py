@@ -109,6 +109,38 @@ def test_a_remote_server_of_opencode_is_read(home: Path, project: Path) -> None:
     assert (entry.transport, entry.url, entry.enabled) == ("http", "https://a.b", False)
 
 
+def test_both_versions_of_opencodes_configuration_are_read_from_one_file(home: Path, project: Path) -> None:
+    far = {"type": "remote", "url": "https://a.b", "disabled": True}
+    servers = {"newer": OPENCODE, "far": far, "both": OPENCODE, "off": OPENCODE}
+    older = {"older": OPENCODE, "both": far, "off": {"enabled": False}}
+    put(project / "opencode.json", {"mcp": {"timeout": {"startup": 5000}, "servers": servers, **older}})
+    found = load_mcp_entries(project, home)
+    assert found.diagnostics == []
+    assert {entry.name: (entry.transport, entry.enabled) for entry in found.entries} == {
+        "newer": ("stdio", True), "far": ("http", False), "both": ("stdio", True), "off": ("stdio", False),
+        "older": ("stdio", True),
+    }  # fmt: skip
+    assert {entry.command for entry in found.entries} == {("npx", "-y", "server"), ()}
+
+
+@pytest.mark.parametrize("name", ["servers", "timeout"])
+def test_a_server_of_opencode_may_have_a_name_of_the_newer_form(name: str, home: Path, project: Path) -> None:
+    put(project / "opencode.json", {"mcp": {name: OPENCODE}})
+    assert one(load_mcp_entries(project, home)).name == name
+    put(home / ".opencode/opencode.json", {"mcp": {"servers": {name: OPENCODE}}})
+    put(project / "opencode.json", {"mcp": {name: {"enabled": False}}})
+    assert not one(load_mcp_entries(project, home)).enabled
+
+
+def test_a_broken_server_in_the_newer_form_costs_one_line(home: Path, project: Path) -> None:
+    put(project / "opencode.json", '{"mcp": {"servers": {"good": {"type": "local", "command": ["x"]},\n"bad": 3}}}')
+    found = load_mcp_entries(project, home)
+    assert [entry.name for entry in found.entries] == ["good"]
+    assert [(one.line, one.reason) for one in found.diagnostics] == [
+        (2, 'MCP server "bad": a server must be an object')
+    ]
+
+
 def test_servers_for_one_project_in_claudes_user_file_need_no_trust(home: Path, project: Path, tmp_path: Path) -> None:
     servers = {str(project): {"mcpServers": {"mine": PROGRAM}}, str(tmp_path): {"mcpServers": {"other": PROGRAM}}}
     put(home / ".claude.json", {"projects": servers, "mcpServers": {"mine": ADDRESS}})

@@ -87,10 +87,12 @@ class ScriptedProvider(LiveProvider):
         self.plays = plays
         self.stop = stop
         self.broken = broken
+        self.opened = 0
         self.closed = 0
 
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[ScriptedSession]:
+        self.opened += 1
         try:
             yield ScriptedSession(self, options)
         finally:

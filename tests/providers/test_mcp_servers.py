@@ -87,7 +87,7 @@ async def test_a_notice_names_servers_that_an_agent_cannot_use_or_leave_out(proj
     project.switch_mcp_server("u-claude", False)
     gemini = await servers_for("acp:gemini", project)
     assert (gemini.servers, gemini.disabled) == ([], ())
-    assert gemini.notices == ["acp:gemini takes no MCP servers: u-atomic left out"]
+    assert gemini.notices == ["gemini takes no MCP servers: u-atomic left out"]
     claude = await servers_for("acp:claude", project)
     assert [server.name for server in claude.servers] == ["u-atomic"]
     assert claude.disabled == ()

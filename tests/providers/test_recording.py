@@ -459,6 +459,7 @@ for thread in threads:
 """
 
 
+@pytest.mark.ci
 def test_parallel_reads_do_not_crash_the_interpreter(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     path.write_text('{"atomic_recording": 1}\n{"events": [[0, {"type": "turn_ended", "reason": "done"}]]}\n')

@@ -238,6 +238,7 @@ async def test_sessions_of_a_provider_use_each_call_once(tmp_path: Path) -> None
     assert await answers(ReplayProvider(file), "go", cwd=tmp_path) == ["0"]
 
 
+@pytest.mark.ci
 async def test_a_pattern_that_takes_too_long_is_an_error(tmp_path: Path) -> None:
     provider = ReplayProvider(recording(tmp_path, call(text="never", match="(a+)+$")), speed=math.inf)
     (answer,) = await answers(provider, "a" * 60 + "!", cwd=tmp_path)

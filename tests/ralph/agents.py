@@ -5,29 +5,34 @@ The first line of each prompt selects the part of the script.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from atomic.testing import ModelCall, ModelServer, Script, Turn
+from atomic.testing import Call, ModelCall, ModelServer, Script, Turn, Word
 from atomic.testing.conformance import AGENTS
 from atomic.testing.conformance.agents import Words
 from atomic.testing.model_server.playbook import Playbook
+from atomic.testing.model_server.player import Player
 from atomic.testing.model_server.script import ScriptFile
 from tests.ralph.sandbox import Outcome, RalphProject
-from tests.support.programs import CACHE
+from tests.support.programs import CACHE, use_opencode_before
 from tests.support.user import User, processes
 from tests.support.user_workflows import Running, started
 from tests.support.waits import eventually
 
 PROGRAMS = ("ATOMIC_OPENCODE_PATH", "ATOMIC_COPILOT_PATH")
 AGENT_NAMES = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in ("opencode", "copilot"))]
+FOLDER = "{{folder}}"  # in the input of a tool: where the agent works
+FIND_FOLDER = 'echo "folder=$(pwd -P)"'
+_FOLDER = re.compile(r"^folder=(.+?)\s*$", re.MULTILINE)
 _CUE = re.compile(r"^\[atomic role=(\S+?)(?: task=(\S+?))? attempt=(\d+)\]", re.MULTILINE)
 
 
@@ -43,6 +48,14 @@ def cue_in(text: str) -> tuple[str, ...]:
 class Model(ModelServer):
     """A scripted model. Its calls are a record that Atomic cannot write to."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._gatherings: list[Gathering] = []
+
+    def gather(self, *scripts: str) -> None:
+        """Answer none of these scripts before all of them have been asked for."""
+        self._gatherings.append(Gathering(scripts))
+
     def play(self, scripts: Mapping[str, Script]) -> None:
         """Play these parts from now on: the first of `worker.2.1`, `worker.2` and `worker` that exists."""
 
@@ -52,6 +65,11 @@ class Model(ModelServer):
             return next((name for name in names if name in scripts), None)
 
         self._playbook = Playbook(ScriptFile(dict(scripts), models=self.models), named)
+
+    async def _play(self, call: ModelCall, player: Player, words: Sequence[Word]) -> bool:
+        for gathering in self._gatherings:
+            await gathering.attend(call)
+        return await super()._play(call, player, [with_folder(word, call) for word in words])
 
     @property
     def begun(self) -> list[str]:
@@ -72,6 +90,35 @@ class Model(ModelServer):
         return "\n".join(call.tool_result for call in self.calls if cue_in(call.user_text)[:1] == (role,))
 
 
+class Gathering:
+    """Scripts whose turns are open at the same time."""
+
+    def __init__(self, scripts: Sequence[str]) -> None:
+        self._missing = set(scripts)
+        self._scripts = frozenset(scripts)
+        self._complete = asyncio.Event()
+
+    async def attend(self, call: ModelCall) -> None:
+        """Wait for the others, if it is a call of one of the scripts."""
+        if call.script not in self._scripts:
+            return
+        self._missing.discard(call.script)
+        if not self._missing:
+            self._complete.set()
+        await self._complete.wait()
+
+
+def with_folder(word: Word, call: ModelCall) -> Word:
+    """Replace `{{folder}}` by the folder that the command before has printed."""
+    found = _FOLDER.search(call.tool_result)
+    if not isinstance(word, Call) or found is None:
+        return word
+    input = {
+        name: value.replace(FOLDER, found[1]) if isinstance(value, str) else value for name, value in word.input.items()
+    }
+    return Call(word.tool, input, word.id)
+
+
 # The user
 
 
@@ -89,6 +136,8 @@ class Stage(RalphProject):
         self.user.env |= {"PATH": path, **{name: os.environ[name] for name in PROGRAMS}}
         if len(names) == 1:
             self.user.env["ATOMIC_AGENT"] = self.name
+        if "opencode" in names:
+            use_opencode_before(self.user.home)
         (self.project / ".gitignore").write_text("__pycache__/\n")
         (self.project / "README.md").write_text("# Games\n")
         self.make_repository()

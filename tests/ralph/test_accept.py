@@ -87,7 +87,7 @@ async def test_accept_at_the_end_moves_the_users_branch_forward(tmp_path: Path, 
     assert sandbox.git("status", "--porcelain") == ""
     assert end["message"].splitlines()[1:] == [
         f"  merged into main, which is at {tip[:12]}",
-        f"  git diff {start[:12]}...{sandbox.branch}     what changed",
+        f"  git diff {start[:12]}...{sandbox.branch}     # what changed",
     ]
     assert f"was merged into `main`, which was moved from `{start[:12]}` to `{tip[:12]}`" in sandbox.report
     assert "atomic accept" not in sandbox.report
@@ -126,9 +126,9 @@ async def test_the_last_lines_of_a_run_are_commands_in_a_column(tmp_path: Path) 
     end = await sandbox.work()
     id = sandbox.short
     assert end["message"].splitlines()[1:] == [
-        f"  git diff main...atomic/{id}     what changed",
-        f"  atomic accept {id}              merge it into main",
-        f"  atomic undo {id} 1              take task 1 back out",
+        f"  git diff main...atomic/{id}     # what changed",
+        f"  atomic accept {id}              # merge it into main",
+        f"  atomic undo {id} 1              # take task 1 back out",
     ]
     assert f"atomic accept {id}           # merge it into main\n" in sandbox.report
 
@@ -173,6 +173,10 @@ async def test_a_fixer_resolves_a_conflict_and_the_merge_is_accepted(tmp_path: P
     assert all(text in asked for text in (f"<<<<<<< {head}", f">>>>>>> {tip}", "part 1", "part of the user"))
     [merging] = sandbox.runs - {sandbox.run}
     assert sandbox.git("for-each-ref", "--format=%(refname)", f"refs/atomic/{merging}/merge/1")
+    assert sandbox.git("for-each-ref", "--format=%(refname:short)", "refs/heads/atomic") == sandbox.branch
+    said = f"{done.stdout}{done.stderr}"
+    assert not any(word in said for word in ("split the goal", "0 of 0 tasks", "atomic accept", "--review-rounds"))
+    assert f"{sandbox.branch} and main are merged in a workspace, verified by test -f README.md" in said
     assert not list((sandbox.user.home / ".atomic" / "workspaces").iterdir())
 
 
@@ -199,7 +203,48 @@ async def test_a_clean_merge_with_green_checks_needs_no_agent(tmp_path: Path) ->
     assert done.exit_code == 0, done
     assert len(sandbox.prompts) == calls
     assert sandbox.git("rev-parse", "HEAD^1") == head
-    assert "No check has run" not in done.stdout
+    assert "No check has run" not in done.stdout + done.stderr
+
+
+@pytest.mark.ci
+async def test_the_checks_run_on_a_branch_that_a_task_was_taken_out_of(tmp_path: Path) -> None:
+    """The user's branch has not moved, and the second task needs the first one."""
+    repair = fixer({"write": {"part1.txt": "by the fixer\n"}})
+    sandbox = Accepting(tmp_path, writing("1"), writing("2"), repair, APPROVE)
+    needs = "! test -e part2.txt || test -e part1.txt"
+    done = await sandbox.ralph("--tasks", sandbox.list_tasks("1", "2"), "--workers", "1", "--verify", needs)
+    assert done.status == ("completed", "done", 0), (done.stderr, done.end)
+    sandbox.run = sandbox.session.name
+    assert (await sandbox.user.atomic("undo", sandbox.short, "1")).exit_code == 0
+    accepted = await sandbox.accept("--fix")
+    assert accepted.exit_code == 0, accepted
+    assert (sandbox.project / "part1.txt").read_text() == "by the fixer\n"
+    assert "Task 1 was undone, so the merge does not have it" in accepted.stdout
+    assert "No check has run" not in accepted.stdout
+
+
+@pytest.mark.ci
+async def test_a_branch_that_the_user_switches_to_meanwhile_is_not_merged_into(tmp_path: Path) -> None:
+    """The fixer stands for the user, who works in the checkout at the same time."""
+    sandbox = Accepting(tmp_path, writing("1"), APPROVE)
+    await sandbox.work()
+    home = sandbox.user.home
+    wait = f"touch {home}/began; while ! test -f {home}/switched; do sleep 0.1; done"
+    sandbox.play(writing("1"), APPROVE, fixer({"sh": f"{wait}; echo both > part1.txt"}))
+    sandbox.git("branch", "release")
+    head = sandbox.commit_by_user(part1="part of the user\n")
+    release = sandbox.git("rev-parse", "release")
+    words = (str(ATOMIC), "accept", sandbox.short, "--fix")
+    async with running(*words, cwd=sandbox.project, env=sandbox.user.env) as program:
+        await eventually((home / "began").exists)
+        sandbox.git("switch", "-q", "release")
+        (home / "switched").touch()
+        assert await program.wait() == 1
+    assert sandbox.git("rev-parse", "release", "main").split() == [release, head]
+    assert not (sandbox.project / "part1.txt").exists()
+    sandbox.git("switch", "-q", "main")
+    assert (await sandbox.accept()).exit_code == 0
+    assert (sandbox.project / "part1.txt").read_text() == "both\n"
 
 
 @pytest.mark.ci

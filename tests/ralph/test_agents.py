@@ -106,7 +106,7 @@ async def test_a_feature_list_becomes_a_pull_request(stage: Stage) -> None:
         (stage.user.bin / name).write_text(program)
         (stage.user.bin / name).chmod(0o755)
     stage.model.play(parts(stage, with_tools=False))
-    check_game(stage, await stage.ralph("--pr", "--verify", GATE, "--feature-list", "features.json"))
+    check_game(stage, await stage.ralph("--pr", "--verify", GATE, "--workers", "1", "--feature-list", "features.json"))
     assert stage.model.begun == WORK
     branch = f"atomic/{stage.session.name[:8]}"
     assert stage.git("rev-parse", branch, cwd=remote) == stage.git("rev-parse", "HEAD")

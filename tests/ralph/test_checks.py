@@ -318,9 +318,13 @@ async def test_a_second_run_in_the_same_checkout_is_warned_about(tmp_path: Path)
     first = asyncio.create_task(sandbox.ralph("--verify", "true", GOAL))
     await eventually(lambda: "worker 1 1" in sandbox.callers)
     running = sandbox.session.name
-    second = await sandbox.ralph("--dry-run", "--verify", "true", GOAL)
-    assert f"{running} works in this checkout at the same time" in second.warnings
+    (sandbox.project / "mine.txt").write_text("mine\n")
+    dry = await sandbox.ralph("--dry-run", "--verify", "true", GOAL)  # it changes nothing
+    assert (dry.exit_code, "at the same time" in dry.warnings, "mine.txt" in dry.warnings) == (0, False, False)
+    other = asyncio.create_task(sandbox.ralph("--verify", "true", "--max-iterations", "1", GOAL))
+    await eventually(lambda: sandbox.callers.count("worker 1 1") == 2)
     go.touch()
+    assert f"{running} works in this checkout at the same time" in (await other).warnings
     assert (await first).status == DONE
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from atomic.workspaces.run_workspaces import MergeQueue
+from atomic.workspaces.merging import MergeQueue
 from tests.ralph.sandbox import APPROVE, Sandbox, worker, writing
 from tests.support.waits import eventually
 

@@ -11,6 +11,8 @@ import pytest
 
 from atomic.ralph.prompts import PROMISE
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, worker, writing
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC
 from tests.support.user_workflows import started
 from tests.support.waits import eventually
 
@@ -59,6 +61,28 @@ async def test_one_bad_task_of_ten_does_not_harm_the_others(tmp_path: Path, kind
 
 
 @pytest.mark.ci
+async def test_a_blocked_run_offers_what_is_done(tmp_path: Path) -> None:
+    bad = worker("bad", {"write": {"broken.txt": "BROKEN\n"}})
+    sandbox = Sandbox(tmp_path, bad, writing("1"), APPROVE, isolate="overlay")
+    listed = tasks_file(sandbox, task("bad"), task("1"))
+    words = (ATOMIC, "run", "ralph", "--tasks", listed, "--verify", "! grep -rqs BROKEN .")
+    async with in_terminal(words, env=sandbox.user.env, cwd=sandbox.project) as terminal:
+        assert await terminal.exit_code() == 5
+        screen = await terminal.rest()
+    id = sandbox.session.name[:8]
+    text = " ".join(screen.split())
+    assert "blocked: 1 of 2 tasks is not done and none can run: task bad failed git diff" in text
+    assert text.count("task bad failed: not done after 3 attempts") == 1
+    offers = screen.partition("none can run")[2].splitlines()[1:5]
+    assert offers == [
+        f"  git diff main...atomic/{id}     # what changed",
+        f"  atomic accept {id}              # merge it into main",
+        f"  atomic undo {id} 1              # take task 1 back out",
+        f"  atomic salvage {id} bad         # the work of task bad",
+    ]
+
+
+@pytest.mark.ci
 async def test_a_conflict_goes_back_to_the_worker_with_both_sides(tmp_path: Path) -> None:
     """Both tasks write the same line; the one that is merged last rebases its work when it is asked to."""
     write = "echo {0} > same.txt && git add same.txt && git commit -qm 'Write {0}'"
@@ -73,6 +97,9 @@ async def test_a_conflict_goes_back_to_the_worker_with_both_sides(tmp_path: Path
     done = await sandbox.ralph("--tasks", listed, "--verify", "test -f README.md")
     assert done.status == ("completed", "done", 0), done.end
     assert sandbox.git("show", f"atomic/{sandbox.session.name[:8]}:same.txt") == "one\ntwo"
+    assert " came back from its merge to the worker, and was solved: conflicts with other tasks in same.txt." in (
+        sandbox.report
+    )
     [again] = [one["prompt"] for one in sandbox.prompts if one["role"] == "worker" and one["attempt"] == "2"]
     assert all(word in again for word in ("<<<<<<<", ">>>>>>>", "git rebase atomic-tip"))
 

@@ -60,6 +60,18 @@ def watch():
         return done
 
     atomic.processes.execute = watched
+    # In a view, its first process runs git. The modules that it needs take `execute` along.
+    import atomic.workspaces.view_orders
+    orders = atomic.workspaces.view_orders.ViewOrders
+    run = orders.run
+
+    async def ordered(self, argv, *rest, **options):
+        done = await run(self, argv, *rest, **options)
+        if word := command(argv):
+            point("after " + word)
+        return done
+
+    orders.run = ordered
     facts = atomic.sessions.facts.Facts
     facts.set = around(facts.set, lambda self, name, value: "fact " + name)
     shutil.rmtree = around(shutil.rmtree, removal)

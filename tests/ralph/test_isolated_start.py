@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from atomic.base.errors import ExitCode
 from tests.ralph.sandbox import APPROVE, Sandbox, worker, writing
 from tests.ralph.test_isolated import task, tasks_file
+from tests.support.terminal import in_terminal
+from tests.support.user import ATOMIC, complaint
 
 SUITE = """\
 import os, unittest
@@ -56,8 +59,58 @@ async def test_the_start_names_branch_workers_and_the_check(tmp_path: Path) -> N
     start = sandbox.git("rev-parse", "--short=7", "HEAD")
     assert (
         f"branch atomic/{sandbox.session.name[:8]} from main ({start}) · 4 workers, each in its own copy of the project"
-        f" · check: {UNITTEST} (green, 2 tests)" in done.warnings
+        f" (overlay) · check: {UNITTEST} (green, 2 tests)" in done.warnings
     )
+
+
+async def test_the_first_line_says_where_the_work_goes_also_after_a_resume(tmp_path: Path) -> None:
+    sandbox = one_task(tmp_path)
+    listed = tasks_file(sandbox, task("1"))
+    words = ("run", "ralph", "--tasks", listed, "--verify", "true", "--review-rounds", "0", "--max-iterations", "1")
+    sandbox.play(worker("1", attempt="1"), writing("1"))
+    done = await sandbox.user.atomic(*words)
+    lines = done.stderr.splitlines()
+    id = sandbox.session.name
+    start = sandbox.git("rev-parse", "--short=7", "HEAD")
+    first = (
+        f"branch atomic/{id[:8]} from main ({start}) · 4 workers, each in its own copy of the project (overlay)"
+        " · check: true (green)"
+    )
+    assert lines[:3] == [first, f"Session: {id}", "look at the project and its checks"]
+    again = await sandbox.user.atomic("resume", id, "--max-iterations", "5")
+    assert again.exit_code == 0, again
+    assert again.stderr.splitlines()[:2] == [first, f"Resuming {id}"]
+
+
+async def test_at_a_terminal_the_first_line_says_where_the_work_goes(tmp_path: Path) -> None:
+    sandbox = one_task(tmp_path)
+    words = (
+        ATOMIC,
+        "run",
+        "ralph",
+        "--tasks",
+        tasks_file(sandbox, task("1")),
+        "--verify",
+        "true",
+        "--isolate",
+        "none",
+        "--review-rounds",
+        "0",
+    )
+    async with in_terminal(words, env=sandbox.user.env, cwd=sandbox.project) as terminal:
+        await terminal.shows("Session: ")
+    first = "in your checkout itself (--isolate none) · one worker · check: true (green)"
+    assert terminal.screen.index(first) < terminal.screen.index("Session: ")
+
+
+async def test_a_run_that_is_blocked_by_its_checks_begins_with_the_first_line(tmp_path: Path) -> None:
+    sandbox = one_task(tmp_path)
+    done = await sandbox.user.atomic("run", "ralph", *flags(sandbox, "test -f fixed"))
+    assert done.exit_code == ExitCode.WAITING
+    lines = done.stderr.splitlines()
+    assert lines[0].endswith("each in its own copy of the project (overlay) · check: test -f fixed (red)")
+    assert lines[1].startswith("Session: ")
+    assert done.stderr.count("in its own copy") == 1
 
 
 @pytest.mark.ci
@@ -86,7 +139,8 @@ async def test_the_projects_script_needs_trust_and_runs_as_approved(tmp_path: Pa
     assert refused.exit_code == ExitCode.UNTRUSTED
     assert "set-up of workspaces (.atomic/workspace-setup)" in refused.stderr
     assert sandbox.callers == []
-    [digest] = re.findall("--trust ([0-9a-f]{64})", refused.stderr)
+    shown = await sandbox.user.atomic("trust", "--show")
+    digest = re.findall("[0-9a-f]{64}", shown.stdout + shown.stderr)[-1]
     (sandbox.project / ".atomic/workspace-setup").write_text("touch other\n")
     assert (await sandbox.ralph("--trust", digest, *words)).exit_code == ExitCode.UNTRUSTED
     sandbox.git("checkout", "-q", ".")
@@ -112,8 +166,8 @@ async def test_a_check_that_fails_only_in_the_copy_stops_the_run_with_both_outpu
     done = await sandbox.ralph(*flags(sandbox, check))
     assert done.status == ("blocked", "workspace", 5), done.end
     assert "passes in your checkout and fails in a copy of it (exit code 1)" in done.end["message"]
-    assert "there is no local" in done.end["message"]
-    assert 'In your checkout: "needed"' in done.end["message"]
+    assert "there is no local\n--- in your checkout:" in done.end["message"]
+    assert done.end["message"].endswith("\n--- in your checkout:\nneeded")
     assert sandbox.callers == []
     (sandbox.project / ".worktreeinclude").write_text("local\n")
     again = await sandbox.resume()
@@ -139,6 +193,7 @@ async def test_a_resume_begins_with_the_commit_that_repairs_the_check(tmp_path: 
     sandbox = one_task(tmp_path)
     done = await sandbox.ralph(*flags(sandbox, "test -f fixed"))
     assert done.status == ("blocked", "check_red", 5), done.end
+    assert sandbox.git("for-each-ref", "--format=%(refname)", "refs/heads/atomic") == ""
     (sandbox.project / "fixed").touch()
     commit(sandbox)
     again = await sandbox.resume()
@@ -176,3 +231,116 @@ async def test_the_report_shows_first_that_fewer_tests_ran(tmp_path: Path) -> No
     assert fewer in sandbox.report.splitlines()[0]
     [review] = [one["prompt"] for one in sandbox.prompts if one["role"] == "reviewer"]
     assert fewer in review
+
+
+@pytest.mark.ci
+async def test_a_check_that_is_the_goal_keeps_the_run_open_until_it_is_green(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, writing("1"), {"role": "fixer", "do": [{"say": "nothing"}]}, APPROVE, isolate="overlay")
+    done = await sandbox.ralph(*flags(sandbox, "test -f part2.txt"), "--red-checks", "goal")
+    assert done.status == ("blocked", "check_red", ExitCode.WAITING), done.end
+    assert "fixer" in sandbox.callers[1]
+    sandbox.play({"role": "fixer", "do": [{"write": {"part2.txt": "2\n"}}, {"say": "fixed"}]}, APPROVE)
+    assert (await sandbox.resume()).status == ("completed", "done", 0)
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+async def test_a_folder_that_the_commit_does_not_have_is_named_before_anything_is_paid(
+    tmp_path: Path, is_empty: bool
+) -> None:
+    sandbox = one_task(tmp_path)
+    new = sandbox.project / "deep" / "new"
+    new.mkdir(parents=True)
+    if not is_empty:
+        (new / "draft.txt").write_text("draft\n")
+    words = ("run", "ralph", "--tasks", tasks_file(sandbox, task("1")), "--verify", "true")
+    done = await sandbox.user.atomic(*words, cwd=new)
+    assert done.exit_code == ExitCode.WAITING, done
+    assert "has no folder deep/new/, in which the run was started" in done.stderr
+    assert ("start again with --include-uncommitted or in" in done.stderr) is not is_empty
+    assert sandbox.prompts == []
+    (new / "draft.txt").write_text("draft\n")
+    commit(sandbox)
+    again = await sandbox.resume()
+    assert again.status == ("completed", "done", 0), again.end
+    branch = f"atomic/{sandbox.session.name[:8]}"
+    assert "deep/new/part1.txt" in sandbox.git("ls-tree", "-r", "--name-only", branch)
+
+
+@pytest.mark.parametrize("place", ["branch", "check", "path"])
+async def test_bytes_that_are_not_utf_8_are_one_sentence_and_no_session(tmp_path: Path, place: str) -> None:
+    sandbox = one_task(tmp_path)
+    bad = os.fsdecode(b"in\xffval")
+    cwd = sandbox.project
+    words = ["run", "ralph", "--verify", "true", "Write a part"]
+    if place == "branch":
+        sandbox.git("update-ref", f"refs/heads/{bad}", "HEAD")
+        sandbox.git("symbolic-ref", "HEAD", f"refs/heads/{bad}")
+    elif place == "path":
+        cwd = sandbox.project.with_name(bad)
+        sandbox.project.rename(cwd)
+    else:
+        words[3] = f"echo {bad}"
+    done = await sandbox.user.atomic(*words, cwd=cwd)
+    assert done.exit_code == ExitCode.USAGE, done
+    assert "has bytes that are not UTF-8, and Atomic stores only UTF-8" in complaint(done)
+    assert not list((sandbox.user.home / ".atomic" / "sessions").glob("*"))
+
+
+MAKEFILE = "test:\n\t@python3 -m unittest suite\nlint:\n\t@! grep -qs BADSTYLE style.txt\n"
+FIXED_AND_BAD = {"style.txt": "BADSTYLE\n", "fixed": ""}
+CRASH = SUITE + "import atexit\natexit.register(lambda: os.kill(os.getpid(), 11))\n"
+HIDDEN = "python3 -m unittest suite; a=$?; make -s lint || a=1; exit $a"
+
+
+@pytest.mark.parametrize(
+    ("check", "broken"),
+    [
+        pytest.param("make -k test lint", {"style.txt": "BADSTYLE\n"}, id="another target fails, same exit code"),
+        pytest.param(
+            f"{UNITTEST}; a=$?; make -s lint || exit 7; exit $a", FIXED_AND_BAD, id="all tests pass, another exit code"
+        ),
+        pytest.param(HIDDEN, FIXED_AND_BAD, id="all tests pass, same exit code"),
+        pytest.param(UNITTEST, {"suite.py": CRASH}, id="a signal after the tests"),
+        pytest.param(f"{UNITTEST}; exit $?", {"suite.py": CRASH}, id="a signal that the shell reports"),
+    ],
+)
+async def test_a_check_with_known_failures_is_red_if_anything_else_fails(
+    tmp_path: Path, check: str, broken: dict[str, str]
+) -> None:
+    sandbox = one_task(tmp_path, **{"suite.py": SUITE, "Makefile": MAKEFILE, ".gitignore": "__pycache__/\n"})
+    sandbox.play(worker("1", {"write": broken}), APPROVE)
+    commit(sandbox)
+    done = await sandbox.ralph(*flags(sandbox, check))
+    assert done.status == ("blocked", "nothing_runnable", 5), done.end
+    [result] = sandbox.evidence("1")["gates"]
+    assert result["exit_code"] != 0
+    assert "tolerated" not in result
+
+
+async def test_a_check_that_was_never_green_is_compared_and_proves_nothing(tmp_path: Path) -> None:
+    sandbox = one_task(tmp_path, **{"suite.py": SUITE, "Makefile": "# moves lines\n" + MAKEFILE})
+    sandbox.play(worker("1", {"write": {"part1.txt": "1\n", "Makefile": MAKEFILE}}), APPROVE)
+    commit(sandbox)
+    done = await sandbox.ralph(*flags(sandbox, "make test"))
+    assert done.status == ("completed", "done", 0), done.end
+    assert done.end["verified"] is False
+    title = sandbox.report.splitlines()[0]
+    assert "completed, not verified" in title
+    assert "make test: 1 known failure is left (only tests were compared)" in title
+    assert "proven" not in sandbox.report
+    assert "proves nothing" not in sandbox.report
+    assert "no other test fails than before the run. Nothing else was compared." in sandbox.report
+    [review] = [one["prompt"] for one in sandbox.prompts if one["role"] == "reviewer"]
+    assert "Nothing else of its output was compared" in review
+
+
+@pytest.mark.ci
+async def test_a_check_with_known_failures_must_pass_once_it_has_passed(tmp_path: Path) -> None:
+    sandbox = one_task(tmp_path, **{"suite.py": SUITE})
+    unfixing = worker("2", {"sh": "rm fixed"})
+    sandbox.play(worker("1", {"write": {"fixed": ""}}), unfixing, APPROVE)
+    commit(sandbox)
+    listed = tasks_file(sandbox, task("1"), {**task("2"), "depends_on": ["1"]})
+    done = await sandbox.ralph("--tasks", listed, "--verify", UNITTEST)
+    assert done.status == ("blocked", "nothing_runnable", 5), done.end
+    assert sandbox.statuses == {"1": "completed", "2": "failed"}

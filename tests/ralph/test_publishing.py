@@ -25,6 +25,7 @@ from atomic.sessions.facts import Facts
 from atomic.tasks import Task, TaskList, TaskStatus
 from atomic.workspaces import RunWorkspaces
 from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, facts_in, worker, writing
+from tests.support.user import complaint
 
 ID = "0f9b2c1e-1111-4222-8333-444455556666"
 OWN = "atomic/0f9b2c1e"
@@ -414,7 +415,22 @@ async def test_a_run_publishes_at_its_end_and_a_resume_does_only_that(tmp_path: 
 @pytest.mark.ci
 async def test_obstacles_to_publishing_are_reported_before_the_work(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN)
+    path = sandbox.user.env["PATH"]
+    sandbox.user.env["PATH"] = only_git(tmp_path)
+    words = ("run", "ralph", "--pr", GOAL)
+    refused = await sandbox.user.atomic(*words)
+    assert (refused.exit_code, complaint(refused)) == (
+        2,
+        "--pr cannot open a pull request: the program gh is not installed (install it, then gh auth login)",
+    )
+    sandbox.user.env["PATH"] = path
     has_forge(sandbox)
+    refused = await sandbox.user.atomic(*words)
+    assert (refused.exit_code, complaint(refused)) == (
+        2,
+        "--pr cannot open a pull request: the repository has no remote (git remote add origin URL gives it one)",
+    )
+    assert not sandbox.callers
     lonely = await sandbox.ralph("--pr", "--dry-run", GOAL)
     assert (
         "there will be no pull request unless you fix this before the end: the repository has no remote"
@@ -423,6 +439,15 @@ async def test_obstacles_to_publishing_are_reported_before_the_work(tmp_path: Pa
     sandbox.git("remote", "add", "origin", ADDRESS)
     ready = await sandbox.ralph("--pr", "--dry-run", GOAL)
     assert "pull request" not in ready.warnings
+
+
+def only_git(folder: Path) -> str:
+    """Return a PATH without gh, also if this machine has one."""
+    bin = folder / "only-git"
+    bin.mkdir()
+    for name in ("git", "sh"):
+        (bin / name).symlink_to(f"/usr/bin/{name}")
+    return str(bin)
 
 
 HOSTILE = (

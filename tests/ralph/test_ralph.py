@@ -41,6 +41,7 @@ async def test_ralph_plans_works_reviews_and_proves(tmp_path: Path) -> None:
     assert "Write part two" in sandbox.report
 
 
+@pytest.mark.ci
 async def test_each_role_gets_its_context_and_no_praise(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     (sandbox.project / "AGENTS.md").write_text("Be brief.\n")
@@ -100,6 +101,7 @@ async def test_a_claim_without_a_change_does_not_count(tmp_path: Path) -> None:
     assert "changed no file" in sandbox.report or "no file has changed" in sandbox.report
 
 
+@pytest.mark.ci
 async def test_a_task_with_no_change_needs_no_change(tmp_path: Path) -> None:
     plan = {"tasks": [{"id": "1", "title": "Look whether it works", "no_change": True}]}
     sandbox = Sandbox(tmp_path, saying("planner", json.dumps(plan)), worker("1"), APPROVE)
@@ -147,6 +149,7 @@ async def test_a_script_of_the_check_that_the_run_has_made_is_not_in_the_title(t
     assert "decide what the checks do" not in outcome.end["message"] + outcome.warnings
 
 
+@pytest.mark.ci
 async def test_a_gate_that_was_red_before_does_not_block(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     outcome = await sandbox.ralph("--red-checks", "ignore", "--verify", "false", "--verify", "true", GOAL)
@@ -225,6 +228,7 @@ async def test_two_tasks_with_one_id_are_both_done_with_a_warning(tmp_path: Path
     assert sandbox.statuses == {"1": "completed", "1-2": "completed"}
 
 
+@pytest.mark.ci
 async def test_a_finding_is_fixed_and_reviewed_again(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "better\n"}}]}
     sandbox = Sandbox(
@@ -293,6 +297,7 @@ async def test_review_rounds_end_with_open_findings(tmp_path: Path) -> None:
     assert sandbox.callers[-1] == "reviewer 1"
 
 
+@pytest.mark.ci
 async def test_only_minor_findings_are_reported(tmp_path: Path) -> None:
     minor = reviewing(finding("A typo", 3), verdict="approve")
     sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), minor)
@@ -378,6 +383,7 @@ async def test_max_iterations_pauses_and_can_be_raised(tmp_path: Path) -> None:
     assert sandbox.callers == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
 
 
+@pytest.mark.ci
 async def test_several_workers_share_the_checkout_with_a_warning(tmp_path: Path) -> None:
     tasks = [{"id": str(number), "title": f"Write part {number}"} for number in range(1, 5)]
     lock = "flock .git/one-at-a-time sh -c"
@@ -641,6 +647,7 @@ async def test_a_spec_is_read_from_its_file(tmp_path: Path) -> None:
     ("words", "why"),
     [
         ((), "give a prompt"),
+        ((".",), ". is a folder, and no goal: give the path of a spec"),
         (("nowhere.md",), "nowhere.md does not exist: give the path of a spec"),
         (("--tasks", "nowhere.json"), "nowhere.json"),
         (("--tasks", "cycle.json"), "cycle"),

@@ -141,7 +141,7 @@ async def test_the_last_line_of_a_resumed_run_has_the_cost_of_all_of_it(tmp_path
     assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status == ("paused", "max_iterations", 6)
     done = await sandbox.user.atomic("resume", sandbox.session.name, "--max-iterations", "9")
     assert done.exit_code == 0, done.stderr
-    last = next(line for line in done.stdout.splitlines() if line.startswith("completed after "))
+    last = next(line for line in done.stderr.splitlines() if line.startswith("completed after "))
     assert last.endswith(", $2.50")
 
 

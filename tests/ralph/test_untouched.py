@@ -85,7 +85,7 @@ async def test_the_checkout_is_untouched_by_a_run_that_is_killed_and_resumed(tmp
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["overlay", pytest.param("clone", marks=pytest.mark.full)])  # a minute of work each
 async def test_the_checkout_is_untouched_by_workers_that_do_their_worst(tmp_path: Path, kind: str) -> None:
     """The scripts of all of them are tasks of one run, which has four workers."""
     sandbox = Sandbox(tmp_path, isolate=kind)

@@ -134,7 +134,7 @@ class Runtime:
     trusted: bool = False
     configured: Sequence[str] = ()
     turns: list[Turn] = field(default_factory=list[Turn])
-    says: str = "done"
+    says: str | Callable[[str], str] = "done"
 
     def provider_of(self, role: str) -> str | None:
         return None
@@ -148,7 +148,7 @@ class Runtime:
     async def turn(self, prompt: str, **options: Any) -> str:
         self.turns.append(Turn(prompt, {name: value for name, value in options.items() if value is not None}))
         await asyncio.sleep(0)
-        return self.says
+        return self.says if isinstance(self.says, str) else self.says(prompt)
 
 
 def runtime_with_workflows(**graphs: CompiledGraph[Any]) -> Runtime:

@@ -226,7 +226,7 @@ async def test_a_money_cap_without_prices_becomes_a_token_cap_with_a_warning() -
     assert "--max-tokens N" in words
     with pytest.raises(CapReached, match="200,000 tokens without a price count as"):
         await spend(budget, Usage())
-    assert budget.spent.known_usd is None
+    assert budget.spent.cost.usd is None
 
 
 async def test_without_a_money_cap_there_is_no_warning_about_prices() -> None:

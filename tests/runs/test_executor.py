@@ -504,6 +504,7 @@ async def test_stopping_and_leaving_both_pause(tmp_path: Path) -> None:
         assert (record.status, record.reason, record.owner) == ("paused", "stopped", None)
 
 
+@pytest.mark.ci
 @pytest.mark.timed
 async def test_fifty_runs_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
     slow = call(*[text(".")] * 20, end("x"), pause=0.05)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tests.support.user import ATOMIC, User
+from tests.support.user import User
 from tests.support.waits import HANG, eventually
 
 Event = Mapping[str, Any]
@@ -127,7 +127,7 @@ class Running:
 async def started(user: User, *words: str, cwd: Path | None = None) -> AsyncGenerator[Running]:
     """Start a command; leaving kills it."""
     process = await asyncio.create_subprocess_exec(
-        str(ATOMIC), *words, env=user.env, cwd=cwd or user.project, stdin=asyncio.subprocess.DEVNULL,
+        str(user.program), *words, env=user.env, cwd=cwd or user.project, stdin=asyncio.subprocess.DEVNULL,
         stdout=PIPE, stderr=PIPE, limit=2**26,
     )  # fmt: skip
     try:

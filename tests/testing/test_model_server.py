@@ -28,7 +28,7 @@ from atomic.testing import (
     Think,
     Tokens,
 )
-from tests.testing.wire import LIMIT, PATHS, ask, client, events, request_body
+from tests.testing.wire import LIMIT, PATHS, ask, client, events, path_of, request_body
 
 each_protocol = pytest.mark.parametrize("protocol", list(Protocol))
 streamed_or_whole = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -36,7 +36,8 @@ streamed_or_whole = pytest.mark.parametrize("stream", [True, False], ids=["strea
 
 def post(http: httpx2.AsyncClient, protocol: Protocol, prompt: str, **options: Any) -> Any:
     """Open a stream without reading it."""
-    return http.stream("POST", PATHS[protocol], json=request_body(protocol, prompt, **options))
+    path = path_of(protocol, stream=options.get("stream", True))
+    return http.stream("POST", path, json=request_body(protocol, prompt, **options))
 
 
 async def raw_bytes(server: ModelServer, protocol: Protocol, prompt: str, *, stream: bool) -> tuple[list[bytes], bool]:
@@ -91,7 +92,7 @@ async def test_texts_with_a_pause_between_them_are_one_text(protocol: Protocol) 
     ):
         seen = [event async for event in events(response)]
     begun = [e for e in seen if e.get("type") in ("content_block_start", "response.output_item.added")]
-    assert len(begun) == (0 if protocol is Protocol.OPENAI_CHAT else 1)
+    assert len(begun) == (0 if protocol in (Protocol.GEMINI, Protocol.OPENAI_CHAT) else 1)
 
 
 @each_protocol
@@ -118,6 +119,7 @@ async def test_an_answer_has_a_stop_reason(stream: bool) -> None:
         }
     assert stops == {
         Protocol.ANTHROPIC: ["end_turn", "tool_use", "refusal", "max_tokens"],
+        Protocol.GEMINI: ["STOP", "STOP", "SAFETY", "MAX_TOKENS"],
         Protocol.OPENAI_CHAT: ["stop", "tool_calls", "content_filter", "length"],
         Protocol.OPENAI_RESPONSES: ["completed", "completed", "content_filter", "max_output_tokens"],
     }
@@ -163,6 +165,27 @@ async def test_a_request_without_tools_gets_the_side_text(protocol: Protocol) ->
         texts = [(await ask(server, protocol, f"@@{name}@@", tools=())).text for name in ("go", "plain")]
     assert texts == ["A title", "plain"]
     assert [call.script for call in server.calls] == [None, "plain"]
+
+
+@each_protocol
+async def test_a_request_for_the_title_of_a_session_gets_the_side_text(protocol: Protocol) -> None:
+    """Claude Code quotes the session, and so the marker of its script."""
+    quoted = "<session>\n@@plain@@ Go on.\n</session>\nWrite the title."
+    async with ModelServer({"plain": "plain"}, side_text="A title", toolless=["plain"]) as server:
+        answer = await ask(server, protocol, quoted, tools=())
+    assert (answer.text, server.calls[0].script) == ("A title", None)
+
+
+async def test_a_thought_of_gemini_is_sent_in_one_piece() -> None:
+    async with (
+        ModelServer({"go": [[Think("I ponder the question."), "It is done. " * 10]]}) as server,
+        client(server) as http,
+        post(http, Protocol.GEMINI, "@@go@@") as response,
+    ):
+        seen = [event async for event in events(response)]
+    parts = [part for event in seen for part in event["candidates"][0]["content"]["parts"]]
+    assert [part["text"] for part in parts if part.get("thought")] == ["I ponder the question."]
+    assert len([part for part in parts if not part.get("thought")]) > 1
 
 
 async def test_a_prompt_with_an_unknown_script_gets_an_explanation() -> None:
@@ -222,7 +245,7 @@ async def test_a_pause_at_the_beginning_delays_the_first_byte(protocol: Protocol
     async with ModelServer({"go": [[Pause(LIMIT), "Hello."]]}) as server:
         async with httpx2.AsyncClient(base_url=server.url, timeout=0.3, trust_env=False) as http:
             with pytest.raises(httpx2.ReadTimeout):
-                await http.post(PATHS[protocol], json=request_body(protocol, "@@go@@", stream=stream))
+                await http.post(path_of(protocol, stream=stream), json=request_body(protocol, "@@go@@", stream=stream))
         call = await server.wait_for(lambda call: call.state is not CallState.OPEN)
     assert call.state is CallState.CLIENT_CLOSED
 
@@ -258,14 +281,14 @@ async def test_a_failure_has_the_type_of_its_status_and_its_headers(protocol: Pr
     }
     async with ModelServer(scripts) as server:
         answers = [await ask(server, protocol, f"@@{status}@@", stream=stream) for status in statuses]
-    unknown = "api_error" if protocol is Protocol.ANTHROPIC else "server_error"
+    types = ["invalid_request_error", "authentication_error", "rate_limit_error", "server_error", "overloaded_error"]
+    if protocol is Protocol.ANTHROPIC:
+        types[3] = "api_error"
+    elif protocol is Protocol.GEMINI:
+        types = ["INVALID_ARGUMENT", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "INTERNAL", "UNAVAILABLE"]
+    types.append(types[3])  # of an unknown status
     assert [(answer.status, answer.error) for answer in answers] == [
-        (400, "invalid_request_error: no"),
-        (401, "authentication_error: no"),
-        (429, "rate_limit_error: no"),
-        (500, f"{unknown}: no"),
-        (529, "overloaded_error: no"),
-        (599, f"{unknown}: no"),
+        (status, f"{type}: no") for status, type in zip(statuses, types, strict=True)
     ]
     assert [answer.headers["retry-after"] for answer in answers] == [str(status) for status in statuses]
     assert {call.state for call in server.calls} == {CallState.ANSWERED}
@@ -294,8 +317,9 @@ async def test_a_failure_after_some_text_is_an_event_of_the_stream(protocol: Pro
     async with ModelServer({"go": [["Some text", Fail(529, message="busy"), "never"]]}) as server:
         answer = await ask(server, protocol, "@@go@@")
         whole = await ask(server, protocol, "@@go@@", stream=False)
-    assert (answer.status, answer.text, answer.error) == (200, "Some text", "overloaded_error: busy")
-    assert (whole.status, whole.error) == (529, "overloaded_error: busy")
+    error = "UNAVAILABLE: busy" if protocol is Protocol.GEMINI else "overloaded_error: busy"
+    assert (answer.status, answer.text, answer.error) == (200, "Some text", error)
+    assert (whole.status, whole.error) == (529, error)
 
 
 @each_protocol

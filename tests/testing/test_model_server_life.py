@@ -172,7 +172,7 @@ async def test_closing_ends_every_connection_and_leaves_no_resources() -> None:
     for _, writer in (idle, half):
         writer.close()
         await writer.wait_closed()
-    assert [isinstance(end, httpx2.TransportError) for end in ends] == [True, True, True, False] * 3
+    assert [isinstance(end, httpx2.TransportError) for end in ends] == [True, True, True, False] * len(Protocol)
     judge(took, 5)
     assert (open_files(), threading.active_count(), asyncio.all_tasks()) == before
     with pytest.raises(NotRunningError):

@@ -14,9 +14,17 @@ from atomic.testing import ModelServer, Protocol
 LIMIT = 30.0  # seconds; a shared machine can be slow, a hang still ends
 PATHS = {
     Protocol.ANTHROPIC: "/v1/messages",
+    Protocol.GEMINI: "/v1beta/models/scripted-1:streamGenerateContent",
     Protocol.OPENAI_CHAT: "/v1/chat/completions",
     Protocol.OPENAI_RESPONSES: "/v1/responses",
 }
+
+
+def path_of(protocol: Protocol, *, stream: bool) -> str:
+    """Return the path of a request; only Gemini's tells whether the answer is a stream."""
+    if protocol is Protocol.GEMINI and not stream:
+        return "/v1beta/models/scripted-1:generateContent"
+    return PATHS[protocol]
 
 
 class Answer(msgspec.Struct):
@@ -46,6 +54,12 @@ def request_body(
     steps = [item for number, result in enumerate(results) for item in _step(protocol, f"call_{number}", result)]
     user = {"role": "user", "content": prompt}
     match protocol:
+        case Protocol.GEMINI:
+            return {
+                "systemInstruction": {"parts": [{"text": system}]},
+                "tools": [{"functionDeclarations": body["tools"]}] if body["tools"] else [],
+                "contents": [{"role": "user", "parts": [{"text": prompt}]}, *steps],
+            }
         case Protocol.ANTHROPIC:
             return {**body, "max_tokens": 1000, "system": system, "messages": [user, *steps]}
         case Protocol.OPENAI_CHAT:
@@ -58,6 +72,8 @@ def _tool(protocol: Protocol, name: str) -> dict[str, Any]:
     match protocol:
         case Protocol.ANTHROPIC:
             return {"name": name, "input_schema": {"type": "object"}}
+        case Protocol.GEMINI:
+            return {"name": name, "parameters": {"type": "OBJECT"}}
         case Protocol.OPENAI_CHAT:
             return {"type": "function", "function": {"name": name, "parameters": {}}}
         case Protocol.OPENAI_RESPONSES:
@@ -70,6 +86,12 @@ def _step(protocol: Protocol, id: str, result: str) -> list[dict[str, Any]]:
             call: dict[str, Any] = {"type": "tool_use", "id": id, "name": "write", "input": {}}
             answer = {"type": "tool_result", "tool_use_id": id, "content": [{"type": "text", "text": result}]}
             return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [answer]}]
+        case Protocol.GEMINI:
+            answer = {"functionResponse": {"id": id, "name": "write", "response": {"output": result}}}
+            return [
+                {"role": "model", "parts": [{"functionCall": {"id": id, "name": "write", "args": {}}}]},
+                {"role": "user", "parts": [answer]},
+            ]
         case Protocol.OPENAI_CHAT:
             call = {"id": id, "type": "function", "function": {"name": "write", "arguments": "{}"}}
             assistant = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -90,12 +112,14 @@ def client(server: ModelServer) -> httpx2.AsyncClient:
 async def ask(server: ModelServer, protocol: Protocol, prompt: str, **options: Any) -> Answer:
     """Send a request and return the whole answer."""
     body = request_body(protocol, prompt, **options)
-    async with client(server) as http, http.stream("POST", PATHS[protocol], json=body) as response:
+    stream = options.get("stream", True)
+    path = path_of(protocol, stream=stream)
+    async with client(server) as http, http.stream("POST", path, json=body) as response:
         if response.status_code != 200:
             content = json.loads(await response.aread())["error"]
-            error = f"{content['type']}: {content['message']}"
+            error = f"{content['status' if protocol is Protocol.GEMINI else 'type']}: {content['message']}"
             return Answer(response.status_code, error=error, headers=dict(response.headers))
-        if not body["stream"]:
+        if not stream:
             return _whole(protocol, json.loads(await response.aread()))
         answer = Answer()
         async for event in events(response):
@@ -152,6 +176,29 @@ def _read_chat(answer: Answer, event: dict[str, Any]) -> None:
         answer.calls[index] = name, so_far + call["function"]["arguments"]
 
 
+def _read_gemini(answer: Answer, event: dict[str, Any]) -> None:
+    if "error" in event:
+        answer.error = f"{event['error']['status']}: {event['error']['message']}"
+        return
+    (candidate,) = event["candidates"]
+    assert candidate["content"]["role"] == "model"
+    for part in candidate["content"]["parts"]:
+        match part:
+            case {"functionCall": call}:
+                answer.calls.append((call["name"], call["args"]))
+            case {"text": text, "thought": True}:
+                answer.thinking += text
+            case _:
+                answer.text += part["text"]
+    answer.stop = candidate.get("finishReason", answer.stop)
+    if usage := event.get("usageMetadata"):
+        answer.tokens = {
+            "read": usage["promptTokenCount"],
+            "cached": usage["cachedContentTokenCount"],
+            "output": usage["candidatesTokenCount"],
+        }
+
+
 def _read_responses(answer: Answer, event: dict[str, Any]) -> None:
     match event:
         case {"type": "response.output_text.delta", "delta": text}:
@@ -172,6 +219,7 @@ def _read_responses(answer: Answer, event: dict[str, Any]) -> None:
 
 _READERS = {
     Protocol.ANTHROPIC: _read_anthropic,
+    Protocol.GEMINI: _read_gemini,
     Protocol.OPENAI_CHAT: _read_chat,
     Protocol.OPENAI_RESPONSES: _read_responses,
 }
@@ -187,6 +235,10 @@ def _whole(protocol: Protocol, body: dict[str, Any]) -> Answer:
                 tokens=_anthropic_tokens(body["usage"]),
                 stop=body["stop_reason"],
             )
+        case Protocol.GEMINI:
+            answer = Answer()
+            _read_gemini(answer, body)
+            return answer
         case Protocol.OPENAI_CHAT:
             message = body["choices"][0]["message"]
             calls = message.get("tool_calls", ())

@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -70,6 +71,7 @@ class Case:
         self.ledger_dir.mkdir()
         self.journal = self.run_dir / "journal.db"
         self.ledger = self.ledger_dir / "ledger.txt"
+        self.seed = seed
         self.tasks = self.run_dir / "tasks.json"
         make_tasks(self.tasks, seed)
         self.recorded: set[str] = set()
@@ -81,13 +83,13 @@ class Case:
         if pid:
             return pid
         try:
-            asyncio.run(self._work())
+            asyncio.run(self.work())
             os._exit(0)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
 
-    async def _work(self) -> None:
+    async def work(self) -> None:
         compiled = reference_graph(Ledger(self.ledger))
         with SqliteJournal(self.journal) as journal:
             if any(run.execution_id == RUN_ID for run in journal.list()):
@@ -133,9 +135,9 @@ class Case:
         if found != expected(str(self.tasks)) or status != "completed":
             self.tally.wrong += 1
             print(f"wrong final state: {status} {found}", file=sys.stderr)
-        self._check_attempts()
+        self.check_attempts()
 
-    def _check_attempts(self) -> None:
+    def check_attempts(self) -> None:
         """Check that the attempts of each step count up: 1, 2, 3."""
         attempts: dict[str, list[int]] = {}
         for line in self.ledger.read_text().splitlines():
@@ -148,11 +150,11 @@ class Case:
                 print(f"attempts of {step_id} do not count up: {numbers}", file=sys.stderr)
 
 
-def run_case(seed: int, usual: float) -> Tally:
+def run_case(kind: type[Case], usual: float, seed: int) -> Tally:
     """Run one case with one to three kills."""
     choose = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="atomic-torture-") as folder:
-        case = Case(Path(folder), seed)
+        case = kind(Path(folder), seed)
         for delay in [choose.uniform(0, usual) for _ in range(choose.randint(1, 3))]:
             if not run_and_kill(case, delay):
                 break
@@ -198,10 +200,10 @@ def wait_for(pid: int, case: Case) -> bool:
     return False
 
 
-def usual_seconds(seed: int) -> float:
+def usual_seconds(kind: type[Case], seed: int) -> float:
     """Measure an undisturbed run, to spread the kills over its whole duration."""
     with tempfile.TemporaryDirectory(prefix="atomic-torture-") as folder:
-        case = Case(Path(folder), seed)
+        case = kind(Path(folder), seed)
         begin = time.monotonic()
         run_and_kill(case, None)
         case.check_end()
@@ -210,12 +212,12 @@ def usual_seconds(seed: int) -> float:
         return time.monotonic() - begin
 
 
-def torture(runs: int, seed: int, *, jobs: int = 2, report: bool = False) -> Tally:
+def torture(runs: int, seed: int, *, jobs: int = 2, report: bool = False, kind: type[Case] = Case) -> Tally:
     """Run all cases; a seed determines the kills, as far as timing allows."""
-    usual = usual_seconds(seed)
+    usual = usual_seconds(kind, seed)
     total = Tally()
     with ProcessPoolExecutor(jobs) as pool:
-        for done, tally in enumerate(pool.map(run_case, seeds(runs, seed), [usual] * runs), 1):
+        for done, tally in enumerate(pool.map(partial(run_case, kind, usual), seeds(runs, seed)), 1):
             total.add(tally)
             if report and done % 50 == 0:
                 print(f"  {total}", flush=True)
@@ -226,14 +228,14 @@ def seeds(runs: int, seed: int) -> Iterator[int]:
     yield from (seed * 1_000_003 + number for number in range(runs))
 
 
-def main() -> int:
+def main(kind: type[Case] = Case) -> int:
     parser = argparse.ArgumentParser(description="Kill a workflow at random instants and count what that broke.")
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     begin = time.monotonic()
-    total = torture(options.runs, options.seed, jobs=options.jobs, report=True)
+    total = torture(options.runs, options.seed, jobs=options.jobs, report=True, kind=kind)
     print(f"{total}\nseed {options.seed}, {time.monotonic() - begin:.0f} s")
     return 0 if total.clean else 1
 

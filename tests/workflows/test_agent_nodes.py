@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -17,6 +20,7 @@ from atomic.workflows import (
     State,
     SubagentRequest,
     SubagentResult,
+    Work,
     agent_node,
     clear_context_node,
     command_node,
@@ -27,6 +31,7 @@ from atomic.workflows import (
     skill_node,
     subagent_node,
 )
+from atomic.workspaces import OpenWorkspace
 from tests.graph.engine.small import RUN, S, ended, failed, within
 from tests.runs.small_runtime import Bridge, Entity, Meter, Named, Runtime
 
@@ -55,8 +60,7 @@ async def test_an_agent_by_name_resolves_its_entity() -> None:
     assert (await ended(compiled, deps=runtime)).state.outputs == {"agent-debugger": "done"}
     (turn,) = runtime.turns
     assert turn.prompt == "find it"
-    assert turn.options["agent"] == "debugger"
-    assert (turn.options["model"], turn.options["tools"]) == ("opus", ["Bash"])
+    assert turn.options == {"agent": "debugger"}  # the runtime knows its model and tools
 
 
 async def test_an_unknown_agent_is_reported_with_the_nearest_name_when_the_node_runs() -> None:
@@ -84,6 +88,21 @@ class Plan(msgspec.Struct):
 async def test_a_schema_reads_the_answer(says: str) -> None:
     compiled = graph(S).agent("plan", "plan it", output_schema=Plan).compile()
     assert (await ended(compiled, deps=Runtime(says=says))).state.outputs == {"plan": {"steps": ["a"]}}
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+async def test_the_prompt_asks_for_what_a_schema_describes(*, isolate: bool) -> None:
+    @asynccontextmanager
+    async def workspace(**_: Any) -> AsyncGenerator[OpenWorkspace]:
+        yield cast("OpenWorkspace", SimpleNamespace(work=Work("plan", "Plan", 1, "a", "b")))
+
+    runtime = Runtime(says='{"steps": ["a"]}', workspace=workspace)
+    compiled = graph(S).agent("plan", "plan it", output_schema=Plan, isolate=isolate).compile()
+    output = (await ended(compiled, deps=runtime)).state.outputs["plan"]
+    assert (output["value"] if isolate else output) == {"steps": ["a"]}
+    prompt = runtime.turns[0].prompt
+    assert prompt.startswith("plan it\n\nAnswer with JSON alone")
+    assert '"steps":{"type":"array"' in prompt
 
 
 async def test_an_answer_that_does_not_match_the_schema_fails() -> None:

@@ -372,3 +372,25 @@ async def test_another_program_that_moves_the_branch_pauses_the_run(tmp_path: Pa
     done = await project.resume()
     assert done.status == ("completed", "done", 0), done.end
     assert project.asked == ["login"]
+
+
+async def test_a_function_merges_the_work_of_its_isolated_sub_agents(tmp_path: Path) -> None:
+    project = Project(
+        tmp_path,
+        """
+@step
+async def merge(work: Work) -> bool:
+    landed = await current_step().deps.merge(work)
+    return hasattr(landed, "commit")
+
+@workflow
+async def flow(flow: Flow, prompt: str) -> list[bool]:
+    pages = await asyncio.gather(*(flow.isolated("coder", f"Write the {name} page") for name in ("login", "search")))
+    return [await merge(page.work) for page in pages]
+""",
+        *(part(f"the {name} page", {"write": {f"{name}.html": name}}) for name in ("login", "search")),
+    )
+    done = await project.run()
+    assert (done.exit_code, done.end["result"]) == (0, [True, True]), done.end
+    assert {"login.html", "search.html"} <= set(project.files)
+    assert project.is_clean

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atomic.graph.engine.journal import Row, RunLog
+from atomic.graph.engine.journal import Row, RunLog, Signals
 from atomic.workflows import CompiledGraph, NodeContext, RunStatus, TaskList, graph, node, task_loop_node
 from tests.graph.engine.law_journals import KeptJournal
 from tests.graph.engine.small import RUN, S, say, within
@@ -69,6 +69,12 @@ class _WatchingLog:
 
     def snapshot(self, step: int, body: bytes) -> None:
         self._log.snapshot(step, body)
+
+    def redacted(self, packed: bytes) -> bytes:
+        return self._log.redacted(packed)
+
+    def new_signals(self) -> Signals:
+        return self._log.new_signals()
 
     def release(self) -> None:
         self._log.release()

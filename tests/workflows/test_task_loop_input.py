@@ -54,7 +54,10 @@ def both(state: Any, tasks: Any) -> bool:
     ("options", "problem"),
     [
         ({"task_selector": none}, "loop: task_selector must take the ready tasks, or the tasks and the state"),
-        ({"until": both}, "loop: until must take only the state: until=lambda state: …"),
+        (
+            {"until": both},
+            "loop: until takes an item, but the node is not inside a map or task loop: take (state) only",
+        ),
     ],
 )
 def test_functions_with_other_parameters_are_refused(options: dict[str, Any], problem: str) -> None:

@@ -14,7 +14,7 @@ from atomic.testing.model_server import Call, ModelServer, claude_env, copilot_e
 from atomic.workspaces import Author, Isolation, Workspace, find_contents, prepare_base
 from tests.support.programs import FOLDER
 from tests.support.repositories import git, new_repository
-from tests.workspaces.kinds import KINDS, kind_name
+from tests.workspaces.kinds import KINDS, each
 
 CACHE = FOLDER.parent / "cache"
 Environment = Callable[[ModelServer, Path], dict[str, str]]
@@ -26,7 +26,7 @@ ENVIRONMENTS: dict[str, Environment] = {
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("isolation", KINDS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(KINDS))
 @pytest.mark.parametrize("agent", sorted(ENVIRONMENTS))
 async def test_an_agent_changes_files_only_in_its_workspace(tmp_path: Path, agent: str, isolation: Isolation) -> None:
     project = new_repository(tmp_path / "project", {"a.txt": "one\n"})
@@ -51,7 +51,7 @@ async def test_an_agent_changes_files_only_in_its_workspace(tmp_path: Path, agen
     assert git(project, "show", f"{captured.result}:work.txt") == "work\n"
 
 
-@pytest.mark.parametrize("isolation", KINDS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(KINDS))
 async def test_a_recording_changes_files_only_in_its_workspace(tmp_path: Path, isolation: Isolation) -> None:
     project = new_repository(tmp_path / "project", {"a.txt": "one\n"})
     repository = find_repository(project)

@@ -10,7 +10,7 @@ import pytest
 
 from atomic.workspaces import Isolation, IsolationKind, WorkspaceError, open_checkout
 from tests.support.repositories import git, new_repository, write
-from tests.workspaces.kinds import KINDS, kind_name
+from tests.workspaces.kinds import KINDS, each
 from tests.workspaces.places import fingerprint
 
 FILES = {".gitignore": "ignored\ncache/\n", "a.txt": "one\n", "b.txt": "two\n", "sub/c.txt": "three\n"}
@@ -50,7 +50,7 @@ async def look(project: Path, layer: Path, isolation: Isolation, script: str) ->
     return done.stdout
 
 
-@pytest.mark.parametrize("isolation", KINDS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(KINDS))
 async def test_a_check_sees_the_dirty_checkout_and_changes_nothing(tmp_path: Path, isolation: Isolation) -> None:
     project = new_repository(tmp_path / "project", FILES)
     make_dirty(project)
@@ -62,7 +62,7 @@ async def test_a_check_sees_the_dirty_checkout_and_changes_nothing(tmp_path: Pat
     assert await look(project, tmp_path / "layer", isolation, READ) == SEEN
 
 
-@pytest.mark.parametrize("isolation", KINDS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(KINDS))
 async def test_the_repository_of_a_linked_worktree_is_untouched(tmp_path: Path, isolation: Isolation) -> None:
     main = new_repository(tmp_path / "main", FILES)
     git(main, "worktree", "add", "-q", "-b", "side", str(tmp_path / "project"))
@@ -73,7 +73,7 @@ async def test_the_repository_of_a_linked_worktree_is_untouched(tmp_path: Path, 
     assert fingerprint(main, tmp_path / "project") == before
 
 
-@pytest.mark.parametrize("isolation", KINDS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(KINDS))
 async def test_the_repository_around_a_submodule_is_untouched(tmp_path: Path, isolation: Isolation) -> None:
     origin = new_repository(tmp_path / "origin", FILES)
     outer = new_repository(tmp_path / "outer")
@@ -85,7 +85,7 @@ async def test_the_repository_around_a_submodule_is_untouched(tmp_path: Path, is
     assert fingerprint(outer) == before
 
 
-@pytest.mark.parametrize("isolation", KINDS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(KINDS))
 async def test_a_folder_without_git_can_be_looked_at(tmp_path: Path, isolation: Isolation) -> None:
     write(tmp_path / "project", {"a.txt": "one\n"})
     before = fingerprint(tmp_path / "project")
@@ -120,5 +120,5 @@ async def test_an_editable_install_leads_to_the_copy(tmp_path: Path) -> None:
     script = "import site; site.addsitedir('.venv'); import tiny; print(tiny.__file__)"
     isolation = Isolation(IsolationKind.CLONE)
     said = await look(project, tmp_path / "layer", isolation, f'{sys.executable} -Pc "{script}"')
-    assert said == f"checkout\n{tmp_path}/layer/project/tiny.py\n"
+    assert said == f"checkout\n{tmp_path}/layer/copy/project/tiny.py\n"
     assert fingerprint(project) == before

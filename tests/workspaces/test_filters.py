@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from atomic.workspaces import Isolation
 from atomic.workspaces.lfs import keep_objects
 from atomic.workspaces.obstacles import find_obstacle, find_twins
 from tests.support.repositories import commit, git, new_repository, write
-from tests.workspaces.kinds import KINDS, kind_name
+from tests.workspaces.kinds import KINDS, each
 from tests.workspaces.places import ADA, REF, Place, shell
 
 UPPER = '[filter "upper"]\n\tclean = tr A-Z a-z\n\tsmudge = tr a-z A-Z\n\trequired = true\n'
@@ -54,7 +56,7 @@ def filtered(folder: Path, settings: Path, attributes: str, files: dict[str, str
     return project
 
 
-@pytest.mark.parametrize("isolation", KINDS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(KINDS))
 async def test_a_filter_of_the_user_works_in_both_directions(
     tmp_path: Path, settings: Path, isolation: Isolation
 ) -> None:
@@ -70,7 +72,7 @@ async def test_a_filter_of_the_user_works_in_both_directions(
     assert await shell(await place.workspace("check", captured.result), "cat b.up c.up") == "NEW\nMORE\n"
 
 
-@pytest.mark.parametrize("isolation", KINDS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(KINDS))
 async def test_a_filter_that_a_worker_adds_to_the_home_folder_does_not_change_a_check(
     tmp_path: Path, settings: Path, isolation: Isolation
 ) -> None:
@@ -83,7 +85,7 @@ async def test_a_filter_that_a_worker_adds_to_the_home_folder_does_not_change_a_
     assert await shell(await place.workspace("check", captured.result), "cat result.txt") == "red\n"
 
 
-@pytest.mark.parametrize("isolation", KINDS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(KINDS))
 async def test_big_files_come_into_a_workspace_and_back(tmp_path: Path, settings: Path, isolation: Isolation) -> None:
     program = tmp_path / "big.py"
     program.write_text(BIG)
@@ -137,6 +139,18 @@ async def test_a_filter_that_only_the_repository_defines_is_an_obstacle(tmp_path
     commit(project)
     settings.write_text("")
     assert await obstacle(project) == ""
+
+
+async def test_what_a_killed_process_has_left_of_a_test_is_removed(tmp_path: Path) -> None:
+    project = new_repository(tmp_path / "project", {"a": "x\n"})
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    home = Place(tmp_path, project, KINDS[-1]).home
+    tests = [home / f"self-test-{pid}-abc" for pid in (ended.pid, os.getpid())]
+    for test in tests:
+        write(test, {"name": ""})
+    assert await obstacle(project) == ""
+    assert [test.exists() for test in tests] == [False, True]
 
 
 async def test_a_submodule_that_is_checked_out_is_an_obstacle(tmp_path: Path) -> None:

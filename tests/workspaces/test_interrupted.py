@@ -18,14 +18,14 @@ from atomic.workspaces import RunWorkspaces, Work, choose_isolation, remove_tree
 from atomic.workspaces.run_branch import FACT
 from atomic.workspaces.workspace import MARK
 from tests.support.repositories import git, new_repository, write
-from tests.workspaces.kinds import KINDS, OVERLAYS, kind_name
+from tests.workspaces.kinds import KINDS, OVERLAYS, each
 from tests.workspaces.places import ADA, REF, Place, shell
 
 RUN = "3f2a9c1e-0000-4000-8000-000000000000"
 FILES = {".gitignore": ".env\n", "a.txt": "one\n", "src/b.txt": "two\n"}
 
 
-@pytest.fixture(params=[*OVERLAYS[:1], KINDS[-1]], ids=kind_name)
+@pytest.fixture(params=each([*OVERLAYS[:1], KINDS[-1]]))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place(tmp_path, new_repository(tmp_path / "project", FILES), request.param)
 
@@ -114,6 +114,17 @@ async def test_the_branch_is_made_although_the_process_was_killed_before(runs: R
     assert await runs.next().tip() == runs.facts[FACT]["first"]
 
 
+async def test_a_start_that_was_killed_before_the_branch_moved_is_repeated(runs: Runs) -> None:
+    await runs.next().begin("clone")
+    former = runs.facts[FACT]["first"]
+    write(runs.project, {"a.txt": "two\n"})
+    runs.git("commit", "-qam", "second")
+    await runs.next().begin("clone")
+    runs.git("update-ref", "refs/heads/atomic/3f2a9c1e", former)  # as it was when the record was written
+    await runs.next().begin("clone")
+    assert runs.git("rev-parse", "atomic/3f2a9c1e", "main").split() == [runs.facts[FACT]["first"]] * 2
+
+
 async def test_a_task_that_lands_while_another_looks_at_the_tip_stays_landed(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +163,7 @@ async def test_workspaces_of_checks_that_were_killed_do_not_stay(runs: Runs) -> 
     assert not runs.folder.exists()
 
 
+@pytest.mark.ci
 async def test_two_checks_of_the_same_commit_have_their_own_workspaces(runs: Runs) -> None:
     spaces = runs.next()
     await spaces.begin("clone")
@@ -162,6 +174,7 @@ async def test_two_checks_of_the_same_commit_have_their_own_workspaces(runs: Run
         assert (one.root / "a.txt").exists()
 
 
+@pytest.mark.ci
 async def test_work_that_is_parked_twice_under_the_same_name_is_kept_twice(runs: Runs) -> None:
     spaces = runs.next()
     await spaces.begin("clone")

@@ -13,13 +13,13 @@ from atomic.processes import ExecTimeoutError
 from atomic.workspaces import Setup, WorkspaceError, run_setup
 from tests.support.repositories import new_repository
 from tests.support.waits import eventually
-from tests.workspaces.kinds import KINDS, kind_name
+from tests.workspaces.kinds import KINDS, each
 from tests.workspaces.places import ADA, REF, Place, fingerprint, shell
 
 FILES = {".gitignore": "deps/\n", "a.txt": "one\n", "tool/b.txt": "two\n"}
 
 
-@pytest.fixture(params=KINDS, ids=kind_name)
+@pytest.fixture(params=each(KINDS))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place(tmp_path, new_repository(tmp_path / "project", FILES), request.param)
 

@@ -13,7 +13,7 @@ from atomic.config import WorkspaceSettings
 from atomic.git import GitError
 from atomic.workspaces import Isolation, IsolationError, RunBranch, RunWorkspaces, WorkspaceError
 from tests.support.repositories import commit, git, new_repository, write
-from tests.workspaces.kinds import KINDS, kind_name
+from tests.workspaces.kinds import KINDS, each
 from tests.workspaces.places import ADA, REF, Place, shell
 
 RUN = "3f2a9c1e-0000"
@@ -34,6 +34,17 @@ async def test_uncommitted_files_are_the_first_commit_of_the_branch(tmp_path: Pa
     changed = git(project, "diff", "--name-status", begun.start, begun.first)
     assert changed == "M\ta.txt\nD\tgone.txt\nA\tsub/new.txt\n"
     assert git(project, "diff", "--cached", "--name-only") == ""
+
+
+async def test_files_outside_of_a_sparse_checkout_are_not_deleted(tmp_path: Path) -> None:
+    project = new_repository(tmp_path / "project", {"in/a.txt": "a\n", "in/gone.txt": "x\n", "out/b.txt": "b\n"})
+    git(project, "sparse-checkout", "set", "--cone", "--sparse-index", "in")
+    write(project, {"in/a.txt": "changed\n"})
+    (project / "in" / "gone.txt").unlink()
+    begun = await workspaces_of(project, tmp_path / "home").begin("clone", include_uncommitted=True)
+    assert isinstance(begun, RunBranch)
+    changed = git(project, "diff", "--name-status", begun.start, begun.first)
+    assert changed == "M\tin/a.txt\nD\tin/gone.txt\n"
 
 
 async def test_an_inner_repository_cannot_be_included(tmp_path: Path) -> None:
@@ -91,7 +102,7 @@ def other_file_system(tmp_path: Path) -> Generator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("isolation", KINDS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(KINDS))
 async def test_workspaces_may_be_on_another_file_system(
     tmp_path: Path, other_file_system: Path, isolation: Isolation
 ) -> None:
@@ -100,3 +111,16 @@ async def test_workspaces_may_be_on_another_file_system(
     await shell(workspace, "echo new > new.txt")
     captured = await workspace.capture(place.repository, REF, ADA, "Task 1")
     assert await shell(await place.workspace("check", captured.result), "cat new.txt") == "new\n"
+
+
+async def test_git_may_pack_the_objects_while_they_are_copied(tmp_path: Path, other_file_system: Path) -> None:
+    project = new_repository(tmp_path / "project", {"a.txt": "one\n"})
+    objects = project / ".git" / "objects"
+    loose = [path for path in objects.glob("??/*") if path.is_file()]
+    git(project, "repack", "-a", "-d", "-q")
+    for path in loose:
+        path.parent.mkdir(exist_ok=True)
+        path.symlink_to(tmp_path / "gone")  # like a file that was listed, and then removed
+    begun = await workspaces_of(project, other_file_system).begin("clone")
+    assert isinstance(begun, RunBranch)
+    git(other_file_system / "workspaces" / RUN / "base", "fsck", "--full", "--strict")

@@ -11,7 +11,7 @@ import pytest
 
 from atomic.workspaces import Isolation
 from tests.support.repositories import commit, git, new_repository, write
-from tests.workspaces.kinds import KINDS, kind_name
+from tests.workspaces.kinds import KINDS, each
 from tests.workspaces.places import ADA, REF, Place, fingerprint, shell
 
 pytestmark = pytest.mark.ci
@@ -68,6 +68,16 @@ def _check_out_again(project: Path) -> None:
 def sparse(folder: Path) -> Path:
     project = plain(folder)
     git(project, "sparse-checkout", "set", "src")
+    return project
+
+
+def sparse_without_value(folder: Path) -> Path:
+    """Make one whose settings have no value, which means true."""
+    project = sparse(folder)
+    for name in ("config", "config.worktree"):
+        file = project / ".git" / name
+        if file.exists():
+            file.write_text(file.read_text().replace("sparseCheckout = true", "sparseCheckout"))
     return project
 
 
@@ -173,6 +183,7 @@ UNUSUAL: dict[str, Callable[[Path], Path]] = {
     "encoding": encoded,
     "export-ignore": with_attributes("src export-ignore\n"),
     "sparse": sparse,
+    "sparse-without-value": sparse_without_value,
     "sparse-index": sparse_index,
     "sparse-patterns": sparse_patterns,
     "shallow": shallow,
@@ -194,7 +205,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return request.param(tmp_path)
 
 
-@pytest.mark.parametrize("isolation", KINDS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(KINDS, guarded=pytest.mark.full))
 async def test_a_copy_is_like_the_checkout_and_work_comes_back(
     tmp_path: Path, project: Path, isolation: Isolation
 ) -> None:

@@ -25,7 +25,7 @@ from atomic.workspaces import (
 from tests.support.processes import is_alive
 from tests.support.repositories import commit, git, new_repository, write
 from tests.support.waits import eventually
-from tests.workspaces.kinds import KINDS, OVERLAYS, kind_name
+from tests.workspaces.kinds import KINDS, OVERLAYS, each
 
 ADA = Author("Ada", "ada@example.org")
 BRANCH = "atomic/3f2a9c1e"
@@ -60,7 +60,7 @@ class Place:
         return git(self.project, *words)
 
 
-@pytest.fixture(params=KINDS, ids=kind_name)
+@pytest.fixture(params=each(KINDS))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     project = new_repository(tmp_path / "project", FILES)
     write(project, {"node_modules/x/index.js": "dependency\n", ".env": "KEY=1\n", "draft.txt": "draft\n", "x.log": "x"})
@@ -87,7 +87,7 @@ async def test_a_workspace_has_the_commit_and_the_dependencies_and_not_the_users
     assert listed == "one\ndependency\nKEY=1\na.txt\nnode_modules\nsrc\n"
 
 
-@pytest.mark.parametrize("isolation", OVERLAYS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(OVERLAYS))
 async def test_an_overlay_shows_the_project_at_its_own_path(tmp_path: Path, isolation: Isolation) -> None:
     project = new_repository(tmp_path / "project", FILES)
     place = Place(tmp_path, project, isolation)
@@ -109,7 +109,7 @@ WORST = [
 ]
 
 
-@pytest.mark.parametrize("script", WORST)
+@pytest.mark.parametrize("script", [*WORST[:2], *(pytest.param(one, marks=pytest.mark.ci) for one in WORST[2:])])
 async def test_the_users_checkout_is_untouched_whatever_a_worker_does(place: Place, script: str) -> None:
     workspace = await place.workspace()
     before = files_of(place.project)
@@ -241,7 +241,7 @@ def _children(pid: int) -> list[int]:
     return [int(word) for word in done.stdout.split()]
 
 
-@pytest.mark.parametrize("isolation", OVERLAYS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(OVERLAYS))
 async def test_a_killed_owner_leaves_no_process_and_no_mount(tmp_path: Path, isolation: Isolation) -> None:
     project = new_repository(tmp_path / "project", FILES)
     script = """
@@ -268,7 +268,7 @@ asyncio.run(main())
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 
-@pytest.mark.parametrize("isolation", OVERLAYS, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(OVERLAYS))
 async def test_a_worker_cannot_reach_the_base_or_another_layer(tmp_path: Path, isolation: Isolation) -> None:
     project = new_repository(tmp_path / "project", FILES)
     place = Place(tmp_path, project, isolation)

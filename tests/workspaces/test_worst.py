@@ -13,7 +13,7 @@ from atomic.workspaces import Isolation, WorkspaceError
 from tests.support.checkouts import checkout_state
 from tests.support.processes import is_alive
 from tests.support.repositories import git, new_repository, write
-from tests.workspaces.kinds import GUARDED, OVERLAYS, kind_name
+from tests.workspaces.kinds import GUARDED, OVERLAYS, each
 from tests.workspaces.places import ADA, REF, Place, shell
 from tests.workspaces.worst import DELETES_WORK, START, WORST
 
@@ -41,7 +41,7 @@ def users_project(folder: Path) -> Path:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", WORST)
-@pytest.mark.parametrize("isolation", OVERLAYS + GUARDED, ids=kind_name)
+@pytest.mark.parametrize("isolation", each(OVERLAYS + GUARDED, guarded=pytest.mark.full))
 async def test_the_worst_worker_touches_nothing_of_the_user_and_its_work_is_kept(
     tmp_path: Path, isolation: Isolation, name: str
 ) -> None:
@@ -80,7 +80,7 @@ async def test_the_worst_worker_touches_nothing_of_the_user_and_its_work_is_kept
         assert " work.txt\n" in objects
 
 
-@pytest.mark.parametrize("isolation", OVERLAYS[:1], ids=kind_name)
+@pytest.mark.parametrize("isolation", each(OVERLAYS[:1]))
 async def test_nothing_is_removed_if_git_cannot_store_a_file(tmp_path: Path, isolation: Isolation) -> None:
     """Git refuses names that a case-insensitive file system takes for its own folder."""
     place = Place(tmp_path, users_project(tmp_path), isolation)

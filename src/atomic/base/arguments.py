@@ -32,7 +32,9 @@ class Arguments:
         self.words = words
         self.flags = flags
         self.is_marked = is_marked
+        self.line: list[str] = []  # the whole command line, beginning with its verb
         self.subject: object = None  # what a word refers to, if it was looked up for its flags
+        self.workflow: tuple[str, str] | None = None  # the name and the description of a workflow with flags
 
     @property
     def flags_given(self) -> bool:

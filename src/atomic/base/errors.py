@@ -30,6 +30,16 @@ class AtomicError(Exception):
     """An error that Atomic can explain; its text is a message for the user."""
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as SIGKILL; a real-time signal has none."""
+    import signal  # as for `closest`
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that was probably meant, ignoring case.
 

@@ -12,7 +12,24 @@ from atomic.base.errors import closest
 
 TYPE_CHECKING = False  # typing itself would cost every start
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol
+
+    class TakenParameter(Protocol):
+        """A parameter of a workflow function, as its file has it."""
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def kind(self) -> str: ...
+        @property
+        def has_default(self) -> bool: ...
+        @property
+        def default(self) -> Any: ...
+        @property
+        def choices(self) -> Sequence[str]: ...
+        @property
+        def is_prompt(self) -> bool: ...
+
 
 _LONGEST_DEFAULT = 60
 _LONGEST_KEY = 64
@@ -42,27 +59,31 @@ class Flag:
         return f"{self.name} {self.value}".strip()
 
 
-def flag_in_prompt(words: Iterable[str], flags: Iterable[Flag]) -> str:
-    """Return a warning if a word of a prompt is a flag, else an empty text.
+def flag_in_prompt(words: Iterable[str], flags: Iterable[Flag]) -> tuple[str, str] | None:
+    """Return the first word of a prompt that is a flag, and the flag that it means.
 
-    All words after the first word of a prompt belong to the prompt, so the flag is not
-    set.
+    They differ if the word is only similar to a flag. All words after the first word of
+    a prompt belong to the prompt, so the flag is not set.
     """
     names = {name for flag in flags for name in flag.names}
+    similar: tuple[str, str] | None = None
     for word in words:
         name = word.partition("=")[0]
         if name in names:
-            return f"{name} is part of the prompt here and was not set: flags go before the prompt"
-        if name.startswith("--") and (meant := closest(name, names)):
-            return f"{name} is part of the prompt here (is it {meant}?): flags go before the prompt"
-    return ""
+            return name, name
+        is_similar = similar is None and name.startswith("--")
+        if is_similar and (meant := closest(name, names)) and meant[:3] == name[:3]:
+            similar = name, meant
+    return similar
 
 
+# The order is the one in which the default is looked for.
+AGENT = "claude, opencode, copilot, codex, ... (default: the first usable), acp:NAME, replay:FILE"
 HELP = Flag("-h", "--help", help="this text")
 TRUST = Flag("--trust", value="HASH", help="for this command only: let this project's code run in its current state")
 LINES = Flag("--json", help="for programs: one JSON object a line on standard output")
 HOW = (
-    Flag("-a", "--agent", value="[ROLE=]AGENT", help="claude, opencode, copilot, acp:NAME, replay:FILE; for one role"),
+    Flag("-a", "--agent", value="[ROLE=]AGENT", help=AGENT),
     Flag("-m", "--model", value="[ROLE=]MODEL", help="one of the agent's models; for one role"),
     Flag("--max-cost", value="USD", help="pause at this cost; resumes count together"),
     Flag("--max-tokens", value="N", help="pause at this number of tokens"),
@@ -80,46 +101,67 @@ HOW = (
         help="when an agent's usage limit is reached: wait for its reset, stop, or switch to another agent",
     ),
     Flag("--record", value="FILE", help="write what the agents do to a file that replay:FILE plays"),
+    Flag("--park", help="end the process while the run only sleeps or waits for a signal: atomic wake continues it"),
     TRUST,
     LINES,
+    Flag("-q", "--quiet", help="print the result of the run alone"),
 )
 RUN = (*HOW, Flag("--resume", value="ID", help="continue a run of this workflow, as atomic resume does"))
+EVERY = Flag(
+    "--every",
+    value="TIME",
+    help="run nothing, and print the crontab line and the systemd timer for it: 15m, 1h, 6h, 1d, 1w",
+)
 # Keys of a workflow's config do not become these flags.
-_RESERVED = {name for flag in (*RUN, HELP) for name in flag.names}
+_RESERVED = {name for flag in (*RUN, EVERY, HELP) for name in flag.names}
 
 
 class ConfigFlag(Flag):
     """A flag that sets a key of a workflow's config.
 
-    The type of the default decides how it is read.
+    `kind` says how it is read: "text", "int", "number", "flag", "texts" or "json".
     """
 
-    def __init__(self, name: str, key: str, default: Any, *, value: str, help: str) -> None:
-        super().__init__(name, help=help, value=value)
+    def __init__(
+        self, name: str, key: str, default: Any, *, kind: str, value: str, help: str, choices: Sequence[str] = ()
+    ) -> None:
+        super().__init__(name, help=help, value=value, choices=choices)
         self.key = key
         self.default = default
+        self.kind = kind
         self.is_for_resume = True  # False: only a new run takes it
 
     @property
     def is_limit(self) -> bool:
         """Return whether it limits the iterations of a run; 0 then means no limit."""
-        return _is_limit(self.key, self.default)
+        return self.kind == "limit"
 
 
 def config_flags(
-    config: Mapping[str, Any], described: Mapping[str, str] | None = None, on_resume: Sequence[str] | None = None
+    config: Mapping[str, Any],
+    described: Mapping[str, str] | None = None,
+    on_resume: Sequence[str] | None = None,
+    parameters: Sequence[TakenParameter] = (),
 ) -> list[ConfigFlag]:
-    """Return the flags for the keys of a config, except keys whose flag every run has.
+    """Return the flags for the keys of a config and for the parameters of a function,
+    except those whose flag every run has.
 
     `on_resume` are the keys that a resume may change; None means all.
     """
     from atomic.base.terminal import one_line
 
     made: dict[str, ConfigFlag] = {}
-    for key, default in config.items():
-        if not _is_plain(key) or _plain(key) in _RESERVED:
+    known = {one.name: one for one in parameters}
+    prompts = {one.name for one in parameters if one.is_prompt}
+    for key in dict.fromkeys((*known, *config)):
+        if key in prompts or not _is_plain(key) or _plain(key) in _RESERVED:
             continue
-        flag = _flag_of(key, default, one_line((described or {}).get(key, "")))
+        parameter = known.get(key)
+        description = one_line((described or {}).get(key, ""))
+        if parameter is None:
+            flag = _flag_of(key, config[key], description)
+        else:
+            flag = _flag_of_parameter(parameter, config.get(key, parameter.default), description)
         if flag is not None and flag.name not in _RESERVED:
             flag.is_for_resume = on_resume is None or key in on_resume
             made.setdefault(flag.name, flag)
@@ -135,41 +177,66 @@ def _plain(key: str) -> str:
     return f"--{key.replace('_', '-')}"
 
 
+# By kind: the word for the value, and what the flag takes.
+_TAKES = {
+    "limit": ("N", "a whole number; 0: no limit"),
+    "flag": ("", "switch it on"),
+    "int": ("N", "a whole number"),
+    "number": ("NUMBER", "a number"),
+    "texts": ("TEXT", "a text; repeatable"),
+    "text": ("TEXT", "a text"),
+    "json": ("JSON", "a value as JSON"),
+}
+
+
 def _flag_of(key: str, default: Any, description: str) -> ConfigFlag | None:
-    """Return the flag of a key with the author's description, or one of its value."""
+    """Return the flag of a key of a config; None if its default is of another type."""
+    kind = _kind_of(key, default)
+    return None if kind is None else _made(key, kind, default, description)
+
+
+def _flag_of_parameter(parameter: TakenParameter, default: Any, description: str) -> ConfigFlag:
+    made = _made(parameter.name, parameter.kind, default, description, parameter.choices)
+    if default is None and not parameter.has_default:
+        made.help += "; needed"
+    return made
+
+
+def _made(key: str, kind: str, default: Any, description: str, choices: Sequence[str] = ()) -> ConfigFlag:
     name = _plain(key)
-    value = "TEXT"
-    shown = (default or None) if description else default
-    match default:
-        case _ if _is_limit(key, default):
-            value = "N"
-            takes = "a whole number; 0: no limit"
-        case False:
-            value = ""
-            shown = None
-            takes = "switch it on"
-        case True:
+    value, takes = _TAKES[kind]
+    shown = (default or None) if description and kind != "flag" else default
+    if kind == "flag":
+        shown = None
+        if default is True:
             name = f"--no-{name.removeprefix('--')}"
-            value = ""
-            shown = None
             takes = "switch it off"
+    elif kind == "text" and isinstance(default, str) and default[:-1].isdecimal() and default[-1] in "smh":
+        value = "TIME"
+        takes = "a time, such as 90s, 30m or 2h"
+    if choices:
+        takes = ", ".join(choices)
+    help = _with_default(description or takes, shown)
+    return ConfigFlag(name, key, default, kind=kind, value=value, help=help, choices=choices)
+
+
+def _kind_of(key: str, default: Any) -> str | None:
+    """Return how a flag is read by the default of its key."""
+    if key == "max_iterations" and (default is None or type(default) is int):
+        return "limit"
+    match default:
+        case bool():
+            return "flag"
         case int():
-            value = "N"
-            takes = "a whole number"
+            return "int"
         case float():
-            value = "NUMBER"
-            takes = "a number"
+            return "number"
         case list() | tuple():
-            takes = "a text; repeatable"
+            return "texts"
         case str() | None:
-            takes = "a text"
+            return "text"
         case _:
             return None
-    return ConfigFlag(name, key, default, value=value, help=_with_default(description or takes, shown))
-
-
-def _is_limit(key: str, default: Any) -> bool:
-    return key == "max_iterations" and (default is None or type(default) is int)
 
 
 def _with_default(help: str, default: Any) -> str:

@@ -14,8 +14,8 @@ from atomic.config import Settings
 from atomic.providers import AgentProvider, AgentSession, ModelInfo, SessionOptions
 from atomic.providers.programs import NotStartedError, start_seconds
 from atomic.providers.selection import (
-    BY_PREFERENCE,
     ModelFinder,
+    agent_names,
     choose_provider,
     list_models,
     named_provider,
@@ -64,7 +64,7 @@ class Agents:
 
     def names(self) -> list[str]:
         """Return the agents to choose from. None of them is started to find out."""
-        return [*BY_PREFERENCE, *(f"acp:{name}" for name in self._settings().acp)]
+        return agent_names(self._settings())
 
     async def models(self, name: str, provider: AgentProvider, *, refresh: bool = False) -> Sequence[ModelInfo]:
         """Return an agent's models, which it lists once.

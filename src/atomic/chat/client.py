@@ -18,6 +18,7 @@ from contextlib import ExitStack, suppress
 from time import perf_counter
 from typing import Protocol
 
+from atomic.base.errors import signal_name
 from atomic.chat.protocol import (
     ChatEvent,
     ChatNotice,
@@ -343,7 +344,7 @@ class _Engine:
         elif code > 0:
             how = f"exit code {code}"
         else:
-            how = _signal_name(-code)
+            how = signal_name(-code)
         last = self._tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
         return f"The engine died ({how}){': ' + last if last else '.'}"
 
@@ -431,10 +432,3 @@ def _popen(argv: Sequence[str], fd: int) -> subprocess.Popen[bytes]:
         pass_fds=(fd,),
         start_new_session=True,
     )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

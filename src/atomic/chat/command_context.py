@@ -28,6 +28,7 @@ from atomic.processes import execute
 from atomic.providers import ModelInfo
 from atomic.questions import Option, Question
 from atomic.sessions.model import SessionRecord
+from atomic.sessions.report import RESUMABLE
 from atomic.sessions.store import shown
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 THEMES = ("dark", "light", "ansi", "contrast")
 OnPicked = Callable[["ChatHost", str], Awaitable[None]]
-_RESUMABLE = ("paused", "interrupted", "failed", "blocked")
 _SHOWN_OUTPUT = 1024 * 1024  # bytes of a shell command
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f-]*)?")
 _YES = "Remove it"
@@ -247,7 +247,7 @@ class ChatHost:
         record = shown(session.record)
         if record.is_conversation:
             await engine.open_conversation(session)
-        elif record.status in _RESUMABLE:
+        elif record.status in RESUMABLE:
             words = ["resume", session.id, "--json"]
             self.end = await engine.workflows.start(self._run, words, title=record.workflow, cwd=engine.project.cwd)
         else:

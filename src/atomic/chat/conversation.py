@@ -23,6 +23,7 @@ from atomic.chat.protocol import Activity, Level, status_of
 from atomic.chat.questions import Questions
 from atomic.chat.runs import BackgroundTasks, ChatRun, RunEnd
 from atomic.commands import CommandError, TurnPrompt
+from atomic.config.known_agents import uses_acp
 from atomic.providers import (
     AgentEvent,
     AgentProvider,
@@ -456,7 +457,7 @@ class Conversation:
 
         Over ACP a form can be declined.
         """
-        return () if provider.name.startswith("acp") else _NO_ANSWER
+        return () if uses_acp(provider.name) else _NO_ANSWER
 
     def _drop_session(self) -> None:
         """Stop using the session, which closes in the background."""

@@ -40,6 +40,7 @@ from atomic.sessions.errors import SessionError
 from atomic.sessions.facts import read_facts
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.store import Session, SessionStore
+from atomic.workflows.definition import WorkflowSource
 from atomic.workflows.errors import UntrustedError, WorkflowLoadError
 from atomic.workspaces.run_branch import read_branch
 
@@ -165,6 +166,8 @@ class WorkflowRuns:
         """Send the drawing of the workflow's graph, if its file can be loaded."""
         project = session.record.project
         workflow = session.record.workflow
+        if session.record.workflow_source == WorkflowSource.FILE:
+            return
         try:
             drawing = await asyncio.to_thread(_draw_workflow, project, workflow)
         except (AtomicError, OSError, ValueError) as error:

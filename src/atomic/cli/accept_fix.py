@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 
+import msgspec
+
 from atomic.base.errors import ExitCode
 from atomic.cli.errors import CliError
 from atomic.cli.resume import project_of, resume_run
@@ -29,6 +31,7 @@ from atomic.sessions.store import Session, SessionStore
 from atomic.wiring import RunFlags
 from atomic.workflows.definition import WorkflowSource
 from atomic.workspaces.acceptance import Outlook
+from atomic.workspaces.run_branch import branch_name
 
 _ROLES = ("", "fixer")  # the roles that a merge needs
 _ENDED = (SessionStatus.COMPLETED, SessionStatus.CANCELLED)
@@ -60,6 +63,22 @@ def fix_merge(work: RunWork, outlook: Outlook) -> int:
     return host_run(start, as_json=False)
 
 
+async def remove_fixed_branches(work: RunWork, merged: str) -> None:
+    """Remove the branches of runs that have worked on a merge of this run, where it has
+    been merged: nothing is left to do with them.
+    """
+    repository = work.repository
+    for record in SessionStore(atomic_home()).list():
+        request = find_request(record.config) if record.workflow == NAME else None
+        if request is None or request.run != work.id or record.status is SessionStatus.RUNNING:
+            continue
+        ref = f"refs/heads/{branch_name(record.id)}"
+        form = "--format=%(objectname) %(worktreepath)"
+        tip, _, checkout = (await repository.git("for-each-ref", form, ref)).strip().partition(" ")
+        if tip and not checkout and await repository.is_ancestor(tip, merged):
+            await repository.git("update-ref", "-d", ref, tip)
+
+
 def _find_unfinished(request: MergeRequest) -> Session | None:
     """Return the run that has begun this merge and can continue."""
     store = SessionStore(atomic_home())
@@ -83,6 +102,9 @@ async def _start(work: RunWork, request: MergeRequest, person: Person | None) ->
     definition = project.workflows.started(NAME, WorkflowSource.BUILTIN, "")
     runtime = await project.runtime(flags, definition.load(), person)
     prompt = f"Merge {work.name} into {request.target}"
+    definition = msgspec.structs.replace(
+        definition, node_descriptions={**definition.node_descriptions, "plan": "merge both branches in a workspace"}
+    )
     run = run_workflow(definition, prompt, runtime, config=config, model=flags.models.get(""))
     if project.snapshot.approved:
         run.session.save(trust=RunTrust.of(project.snapshot))

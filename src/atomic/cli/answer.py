@@ -7,21 +7,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
+from atomic.cli.last_run import is_run, require_asking_run
 from atomic.cli.resume import Answers, check_not_cancelled, resume_run, session_of
-from atomic.cli.run_host import HostedRun, host_run, read_flags
+from atomic.cli.run_host import HostedRun, host_run, is_quiet, read_flags
 from atomic.cli.streams import json_line, put, tell
 from atomic.cli.terminal_questions import WrongAnswerError, read_answer
+from atomic.config import atomic_home
 from atomic.graph import RunNotFoundError
 from atomic.graph.engine.history import RunHistory
-from atomic.questions import Question
+from atomic.questions import AnswerError, Question, read_data
 from atomic.runs.events import Warning
 from atomic.runs.host import Answer, Person
+from atomic.sessions.errors import NoSessionIdError, SessionError
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import OpenQuestion
-from atomic.sessions.store import Session, shown
+from atomic.sessions.store import Session, SessionStore, shown
 from atomic.wiring import RunFlags
 
 OWNER_SECONDS = 3.0  # after that time we assume that the run's owner will read the answer
@@ -31,25 +37,25 @@ def answer_command(arguments: Arguments) -> int:
     """Record the answer, and continue the run here if no process owns it."""
     flags = read_flags(arguments)
     as_json = arguments.has("--json")
-    session = session_of(arguments)
+    quiet = is_quiet(arguments)
+    session, words = _read_words(arguments)
     check_not_cancelled(session)
-    words = arguments.words[1:]
     try:
         question, answer = _parse(session, words)
     except UsageError:
         if not _is_given_already(session, words):
             raise
         if arguments.has("--no-resume") or session.is_owned:
-            return _report_saved(session, arguments)
-        return _resume(session, flags, None, as_json=as_json)
+            return report_saved(session, arguments, "the answer")
+        return _resume(session, flags, None, as_json=as_json, quiet=quiet)
     if arguments.has("--no-resume"):
         session.leave_answer(question.id, answer)
-        return _report_saved(session, arguments)
+        return report_saved(session, arguments, "the answer")
     if session.is_owned and asyncio.run(_hand_over(session, question, answer)):
-        return _report_saved(session, arguments)
+        return report_saved(session, arguments, "the answer")
     # Save the answer first. If this process is killed now, the next resume finds it.
     session.put_answer(question.id, answer)
-    code = _resume(session, flags, {question.id: answer}, as_json=as_json)
+    code = _resume(session, flags, {question.id: answer}, as_json=as_json, quiet=quiet)
     session.reload()
     if not session.is_owned and question.id in session.inbox.answers():
         session.inbox.forget({question.id})  # the run did not start, so nothing took the answer
@@ -57,11 +63,37 @@ def answer_command(arguments: Arguments) -> int:
     return code
 
 
-def _resume(session: Session, flags: RunFlags, answers: Answers | None, *, as_json: bool) -> int:
+def _read_words(arguments: Arguments) -> tuple[Session, Sequence[str]]:
+    """Return the run, and the other words: the question if it is named, and the answer.
+
+    Without an id it is the run of this folder that waits for an answer.
+    """
+    words = arguments.words
+    if is_run(words[0]):
+        if len(words) == 1:
+            raise UsageError(f"The answer is missing: atomic answer {words[0]} ANSWER")
+        return session_of(arguments), words[1:]
+    if len(words) < 3 and not (len(words) == 2 and _is_id(words[0])):
+        return require_asking_run(), words
+    return session_of(arguments), words[1:]
+
+
+def _is_id(word: str) -> bool:
+    """Return whether a word looks like the id of a run, so that an unknown one is an error."""
+    try:
+        SessionStore(atomic_home()).find(word)
+    except NoSessionIdError:
+        return False
+    except SessionError:
+        return True
+    return True
+
+
+def _resume(session: Session, flags: RunFlags, answers: Answers | None, *, as_json: bool, quiet: bool) -> int:
     async def start(person: Person | None) -> HostedRun:
         return await resume_run(session, flags, person, answers)
 
-    return host_run(start, as_json=as_json)
+    return host_run(start, as_json=as_json, quiet=quiet)
 
 
 def _is_given_already(session: Session, words: Sequence[str]) -> bool:
@@ -79,9 +111,14 @@ def _is_given_already(session: Session, words: Sequence[str]) -> bool:
     if name not in known:
         return False
     question, answer = known[name]
-    if _read(question, words[-1]) == answer:
+    given: Any = _read(question, words[-1])
+    if question.returns is not None:
+        given = read_data(Question(question.text, id=name, returns=question.returns), given)
+    if given == answer:
         return True
-    said = answer if isinstance(answer, str) else ", ".join(answer)
+    said = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+    if question.returns is None:
+        said = answer if isinstance(answer, str) else ", ".join(answer)
     raise UsageError(f'"{question.text}" is answered already: {said}')
 
 
@@ -107,8 +144,9 @@ def _answered_questions(session: Session) -> dict[str, tuple[OpenQuestion, Answe
 def _open_question(question: Question) -> OpenQuestion:
     labels = [option.label for option in question.options]
     return OpenQuestion(
-        question.id, question.text, labels, multi_select=question.multi_select, default=question.default
-    )
+        question.id, question.text, labels, multi_select=question.multi_select, default=question.default,
+        returns=question.returns,
+    )  # fmt: skip
 
 
 def _parse(session: Session, words: Sequence[str]) -> tuple[OpenQuestion, Answer]:
@@ -129,10 +167,16 @@ def _parse(session: Session, words: Sequence[str]) -> tuple[OpenQuestion, Answer
 
 
 def _read(asked: OpenQuestion, text: str) -> Answer:
-    question = Question(asked.text, options=list(asked.options), default=asked.default, multi_select=asked.multi_select)
+    """Return an answer to give. JSON for a question with a type stays a text, which the run reads."""
+    question = Question(
+        asked.text, options=list(asked.options), default=asked.default, multi_select=asked.multi_select, id=asked.id,
+        returns=asked.returns,
+    )  # fmt: skip
     try:
         labels = read_answer(question, text)
-    except WrongAnswerError as error:
+        if asked.returns is not None:
+            read_data(question, labels if asked.multi_select else labels[0])
+    except (WrongAnswerError, AnswerError) as error:
         raise UsageError(str(error)) from error
     return labels if asked.multi_select else labels[0]
 
@@ -154,17 +198,19 @@ async def _hand_over(session: Session, question: OpenQuestion, answer: Answer) -
     return True
 
 
-def _report_saved(session: Session, arguments: Arguments) -> int:
-    """Print that the answer is saved, and which flags have no effect because the run
+def report_saved(session: Session, arguments: Arguments, what: str, *, taken_by: int | None = None) -> int:
+    """Print that an answer or a signal is saved, and which flags have no effect because the run
     does not continue here.
     """
     owner = session.record.owner
+    if taken_by is None and owner is not None and session.is_owned:
+        taken_by = owner.pid
     next_step = f"atomic resume {session.id}"
-    if owner is not None and session.is_owned:
-        next_step = f"process {owner.pid} continues the run with it"
-    text = f"the answer is saved: {next_step}"
+    if taken_by is not None:
+        next_step = f"process {taken_by} continues the run with it"
+    text = f"{what} is saved: {next_step}"
     given = [flag.name for flag in arguments.flags if arguments.has(flag.name)]
-    unused = ", ".join(name for name in given if name not in ("--json", "--no-resume"))
+    unused = ", ".join(name for name in given if name not in ("--json", "--quiet", "--no-resume"))
     if unused:
         text += f" (without effect: {unused}; pass them to atomic resume)"
     if arguments.has("--json"):

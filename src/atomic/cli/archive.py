@@ -25,6 +25,7 @@ from atomic.base.terminal import one_line
 from atomic.base.text import table
 from atomic.cli.errors import CliError
 from atomic.cli.parked import KeptWork, find_kept, remove_kept
+from atomic.cli.sessions import with_killed
 from atomic.cli.streams import confirmed, has_terminal, put, put_table, tell
 from atomic.config import atomic_home, read_duration
 from atomic.git import GitError
@@ -37,6 +38,7 @@ from atomic.sessions.history import read_history, seconds_since_1970
 from atomic.sessions.model import SessionRecord, SessionStatus
 from atomic.sessions.report import report_of, time_text
 from atomic.sessions.store import Session, SessionStore, notes_of, read_record, shown
+from atomic.workspaces import unparked_in
 from atomic.workspaces.run_branch import read_branch
 
 JOURNAL = "journal.db"
@@ -93,7 +95,7 @@ def _members(session: Session, left_out: list[str]) -> Iterator[tuple[str, bytes
     def clean(text: str) -> bytes:
         return redactor.text(text).encode()
 
-    history = read_history(session, shown(session.record))
+    history = with_killed(session, read_history(session, shown(session.record)))
     summary = msgspec.json.encode({"steps": history.steps, "calls": history.calls, "tasks": history.tasks})
     yield "history.json", clean(summary.decode())
     for name, path in _files(session.dir):
@@ -163,7 +165,7 @@ def _copy_journal(path: Path) -> bytes | None:
 def prune_sessions(arguments: Arguments) -> int:
     """Show sessions by age or status and delete them if the user agrees.
 
-    Running ones are kept.
+    Running ones are kept. Return 1 if one could not be deleted.
     """
     older_than = arguments.value("--older-than")
     status = arguments.value("--status")
@@ -176,6 +178,7 @@ def prune_sessions(arguments: Arguments) -> int:
     store = SessionStore(atomic_home())
     chosen: list[SessionRecord] = []
     kept: dict[str, KeptWork] = {}
+    failed = 0
     for record in store.list():
         if record.status is SessionStatus.RUNNING or status not in (None, record.status):
             continue
@@ -188,6 +191,7 @@ def prune_sessions(arguments: Arguments) -> int:
             work = _find_work(store.place_of(record.id))
         except GitError as error:
             tell(f"not deleted: the parked work of {record.id} cannot be found: {error}")
+            failed += 1
             continue
         if work is not None and status is None and record.status in _UNFINISHED:
             tell(f"not deleted: {record.id} is {record.status} and has work (--status {record.status} deletes it)")
@@ -197,12 +201,12 @@ def prune_sessions(arguments: Arguments) -> int:
         chosen.append(record)
     if not chosen:
         put("No runs to delete.\n")
-        return ExitCode.DONE
+        return ExitCode.FAILED if failed else ExitCode.DONE
     rows = [(one.id, one.status, time_text(one.updated_at)[:16], one.workflow, one.prompt[:60]) for one in chosen]
     put("".join(f"{line}\n" for line in table([one_line(cell) for cell in row] for row in rows)))
     if kept:
         put(f"Parked work and workspaces are deleted too, {_size_text(sum(one.size for one in kept.values()))}:\n")
-        put_table((f"  {id}", _size_text(one.size), f"{len(one.refs)} parked") for id, one in kept.items())
+        put_table((f"  {id}", _size_text(one.size), *_parts(one)) for id, one in kept.items())
     if not arguments.has("--yes"):
         if not has_terminal():
             raise UsageError(
@@ -213,7 +217,8 @@ def prune_sessions(arguments: Arguments) -> int:
             return ExitCode.DONE
     deleted = [record for record in chosen if _delete(store, record.id, kept.get(record.id))]
     put(f"{len(deleted)} deleted.\n")
-    return ExitCode.DONE
+    failed += len(chosen) - len(deleted)
+    return ExitCode.FAILED if failed else ExitCode.DONE
 
 
 def _find_work(folder: Path) -> KeptWork | None:
@@ -230,6 +235,13 @@ def _find_work(folder: Path) -> KeptWork | None:
         tell(f"work that {folder.name} has parked, if any, stays in refs/atomic/{folder.name}/: {error}")
         return None
     return None if branch is None else asyncio.run(find_kept(folder.name, branch, atomic_home()))
+
+
+def _parts(kept: KeptWork) -> tuple[str, str]:
+    """Return what will be deleted of a run: parked attempts, and its branch."""
+    number = len(kept.refs)
+    attempts = f"{number} parked attempt{'' if number == 1 else 's'}"
+    return attempts, f"and its branch {kept.branch.name}, which is merged" if kept.is_merged else ""
 
 
 def _size_text(size: int) -> str:
@@ -253,6 +265,13 @@ def _delete(store: SessionStore, id: str, kept: KeptWork | None) -> bool:
         tell(f"not deleted: {id} is running again")
         return False
     if kept is not None:
+        unparked = unparked_in(kept.folder)
+        if unparked:
+            tell(
+                f"not deleted: {id} has work in {one_line(str(unparked[0]))} that is kept nowhere else: "
+                f"atomic salvage {id[:8]} parks it, or delete that folder first"
+            )
+            return False
         try:
             branch = asyncio.run(remove_kept(kept))
         except (GitError, OSError) as error:

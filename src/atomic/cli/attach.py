@@ -1,4 +1,4 @@
-"""`atomic attach ID`: watch a run that another process owns.
+"""`atomic attach ID` and `atomic logs ID`: show the events of a run.
 
 Leaving does not affect the run.
 """
@@ -13,33 +13,70 @@ from atomic.base.arguments import Arguments
 from atomic.base.errors import ExitCode
 from atomic.cli import signals
 from atomic.cli.errors import CliError
+from atomic.cli.last_run import require_logged_run, require_running_run
 from atomic.cli.output import Output
 from atomic.cli.progress import view_for
 from atomic.cli.resume import require_session
+from atomic.cli.streams import STDERR, STDOUT
 from atomic.runs.endings import Stop, stopped
 from atomic.runs.events import RunEnded
-from atomic.runs.log_follower import follow_log
+from atomic.runs.log_follower import follow_log, read_earlier
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import Session
 
 
 def attach_command(arguments: Arguments) -> int:
     """Show the events of a run until it ends, and return its exit code."""
-    session = require_session(arguments.words[0])
+    session = _with_log(require_session(arguments.words[0]) if arguments.words else require_running_run())
+    return signals.run(lambda stop: _follow(session, as_json=arguments.has("--json")))
+
+
+def logs_command(arguments: Arguments) -> int:
+    """Print the events of a run up to now, or with `--follow` until it ends.
+
+    Events of its earlier processes come first. They go to standard output, because they
+    are the output of `atomic logs`; `run` and `attach` print a result there.
+    """
+    session = _with_log(require_session(arguments.words[0]) if arguments.words else require_logged_run())
+    as_json = arguments.has("--json")
+    if arguments.has("--follow"):
+        return signals.run(lambda stop: _follow(session, as_json=as_json, whole=True))
+    return signals.run(lambda stop: _print(session, as_json=as_json))
+
+
+def _with_log(session: Session) -> Session:
+    """Return a session whose log can be shown. Raises CliError."""
     if session.record.is_conversation:
         raise CliError(f"{session.id} is a conversation, no run: atomic chat --resume {session.id}", ExitCode.FAILED)
     if not session.logs.events.is_file():
         raise CliError(f"{session.id} has no log to follow", ExitCode.FAILED)
-    return signals.run(lambda stop: _follow(session, as_json=arguments.has("--json")))
+    return session
 
 
-async def _follow(session: Session, *, as_json: bool) -> int:
-    out = Output()
+async def _print(session: Session, *, as_json: bool) -> int:
+    out = Output(progress=STDOUT)
+    view = view_for(out, as_json=as_json)
+    try:
+        for event in read_earlier(session):
+            view.show(event)
+        async for event in follow_log(session, until_end=False):
+            view.show(event)
+    finally:
+        view.close()
+        await out.drain()
+    return ExitCode.DONE
+
+
+async def _follow(session: Session, *, as_json: bool, whole: bool = False) -> int:
+    out = Output(progress=STDOUT if whole else STDERR)
     view = view_for(out, as_json=as_json)
     # A run that is not running is cancelled without an event in its log.
     is_cancelled = session.record.status is SessionStatus.CANCELLED
     ended: RunEnded | None = None
     try:
+        if whole:
+            for event in read_earlier(session):
+                view.show(event)
         async for event in follow_log(session):
             if isinstance(event, RunEnded):
                 ended = event

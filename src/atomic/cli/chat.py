@@ -17,16 +17,18 @@ def run_chat(arguments: Arguments) -> int:
     """Run a conversation until the user leaves it, and return the exit code."""
     from atomic.tui.main import ChatRequest, is_terminal, show
 
+    if arguments.words and not arguments.is_marked:
+        from atomic.cli.prompt_flags import check_prompt
+
+        check_prompt(arguments.words, arguments.flags, question="Send this prompt? [y/N] ")
     request = ChatRequest(
         agent=arguments.value("--agent"),
         model=arguments.value("--model"),
         theme=arguments.value("--theme"),
-        resume=arguments.value("--resume"),
+        resume=_conversation_of(arguments),
         record=arguments.value("--record"),
         prompt=readable(" ".join(arguments.words)),
     )
-    if request.resume is not None:
-        _check_conversation(request.resume)
     is_plain = arguments.has("--plain")
     if arguments.has("--port") and not arguments.has("--web"):
         raise UsageError("--port only works with --web: atomic --web --port PORT")
@@ -52,10 +54,23 @@ def run_chat(arguments: Arguments) -> int:
     return show(request)
 
 
-def _check_conversation(id: str) -> None:
-    """Raise AtomicError before the screen opens if there is no such conversation."""
+def _conversation_of(arguments: Arguments) -> str | None:
+    """Return the id of the conversation to continue; None for a new one.
+
+    Raises AtomicError before the screen opens if there is no such conversation.
+    """
+    id = arguments.value("--resume")
+    if arguments.has("--continue"):
+        if id is not None:
+            raise UsageError("--continue opens the last conversation and --resume the one with an ID: choose one")
+        from atomic.cli.last_run import require_last_conversation
+
+        return require_last_conversation().id
+    if id is None:
+        return None
     from atomic.cli.resume import require_session
 
     session = require_session(id)
     if not session.record.is_conversation:
         raise UsageError(f"{session.id} is a run, not a conversation: atomic resume {session.id}")
+    return id

@@ -1,4 +1,4 @@
-"""`atomic completion SHELL` prints a script for a shell.
+"""`atomic completion SHELL` prints a script for a shell, or installs it.
 
 The script calls `atomic complete` at every Tab.
 
@@ -18,23 +18,33 @@ from atomic.base.errors import ExitCode
 from atomic.base.flags import Flag
 from atomic.base.terminal import one_line
 from atomic.cli.streams import put
-from atomic.cli.verbs import TOP, VERBS, Verb
+from atomic.cli.verbs import TOP, VERBS, Verb, expand
 from atomic.cli.workflow_sources import find_written, read_text, written_workflows
 
 SHELLS = ("bash", "zsh", "fish")
 MAX_SESSIONS = 50  # only the newest ones
 _ID_LENGTH = 36
 _SAFE_SIGNS = "._:@/+-="  # characters without a meaning for any shell, besides letters and digits
-_AGENTS = ("claude", "opencode", "copilot", "acp:", "replay:")
+_AGENT_PREFIXES = ("acp:", "replay:")
 
 Candidate = tuple[str, str]  # a word and its description
 
 
 def print_script(arguments: Arguments) -> int:
-    """Print the script for a shell; it is the same on every machine."""
-    shell = arguments.words[0]
+    """Print the script for a shell, which is the same on every machine, or install it."""
+    from atomic.cli.completion_install import guess_shell, install  # a Tab must not pay for it
+
+    installs = arguments.has("--install")
+    if arguments.has("--dry-run") and not installs:
+        raise UsageError("--dry-run goes with --install: atomic completion --install --dry-run")
+    if not arguments.words and not installs:
+        shells = ", ".join(SHELLS)
+        raise UsageError(f"atomic completion needs a SHELL ({shells}); --install finds out and installs it")
+    shell = arguments.words[0] if arguments.words else guess_shell(os.environ, SHELLS)
     if shell not in SHELLS:
         raise UsageError(f'No completion for "{shell}": choose one of {", ".join(SHELLS)}')
+    if installs:
+        return install(shell, script_for(shell), dry_run=arguments.has("--dry-run"))
     put(script_for(shell))
     return ExitCode.DONE
 
@@ -63,6 +73,7 @@ def complete(words: Sequence[str]) -> int:
 def _candidates(before: Sequence[str], current: str) -> Iterable[Candidate]:
     """Return words that may follow `before`; not all of them begin with `current`."""
     is_flag = current.startswith("-")
+    before = expand(before)
     if not before:
         return _describe_flags(TOP) if is_flag else _describe_verbs(VERBS)
     verb = VERBS.get(before[0])
@@ -94,13 +105,15 @@ def _workflow_flags(verb: Verb, words: Sequence[str]) -> Iterable[Flag]:
     """
     if verb.workflow is None:
         return ()
-    from atomic.config import atomic_home, find_project
+    from atomic.config import atomic_home, config_home, find_project
 
-    home = atomic_home()
+    home = config_home()
+    sessions = atomic_home() / "sessions"
     for word in words:
-        record = _read_record(home / "sessions" / word) if len(word) == _ID_LENGTH else {}
+        record = _read_record(sessions / word) if len(word) == _ID_LENGTH else {}
         if record:
-            workflow = find_written(str(record.get("workflow")), Path(str(record.get("project"))), home)
+            path = str(record.get("workflow_path")) if record.get("workflow_source") == "file" else ""
+            workflow = find_written(path or str(record.get("workflow")), Path(str(record.get("project"))), home)
         else:
             workflow = find_written(word, find_project(), home)
         if workflow is not None:
@@ -140,6 +153,8 @@ def _complete_argument(verb: Verb, rest: Sequence[str]) -> Iterable[Candidate]:
     if given >= len(verb.words):
         return ()
     kind = verb.words[given].strip("[].")
+    if verb.path == "login":
+        return _known_agents()
     if kind == "NAME":
         group = verb.path.partition(" ")[0]
         kind = {"entities": "ENTITY", "workflows": "WORKFLOW"}.get(group, kind)
@@ -149,9 +164,9 @@ def _complete_argument(verb: Verb, rest: Sequence[str]) -> Iterable[Candidate]:
 
 
 def _workflows() -> Iterator[Candidate]:
-    from atomic.config import atomic_home, find_project
+    from atomic.config import config_home, find_project
 
-    for level in written_workflows(find_project(), atomic_home()):
+    for level in written_workflows(find_project(), config_home()):
         for workflow in level:
             yield workflow.name, ""
             yield from ((alias, f"is {workflow.name}") for alias in workflow.aliases)
@@ -194,10 +209,23 @@ def _read_record(folder: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", record) if isinstance(record, dict) else {}
 
 
+def _known_agents() -> Iterator[Candidate]:
+    from atomic.config.known_agents import KNOWN_AGENTS
+
+    return ((agent.name, agent.title) for agent in KNOWN_AGENTS)
+
+
+def _agents() -> Iterator[Candidate]:
+    yield from _known_agents()
+    yield from ((prefix, "") for prefix in _AGENT_PREFIXES)
+
+
 _KINDS: dict[str, Callable[[], Iterable[Candidate]]] = {
     "WORKFLOW": _workflows,
     "ENTITY": _entities,
     "ID": _sessions,
+    "VERB": lambda: _describe_verbs(VERBS),
+    "SCHEMA": lambda: ((name, "") for name in ("config", "tasks", "events", "recording")),
     "SHELL": lambda: ((shell, "") for shell in SHELLS),
-    "AGENT": lambda: ((name, "") for name in _AGENTS),
+    "AGENT": _agents,
 }

@@ -25,6 +25,7 @@ import msgspec
 
 from atomic.base.arguments import Arguments
 from atomic.base.errors import ExitCode
+from atomic.base.installation import Installation
 from atomic.base.terminal import harmless
 from atomic.cli.accept import accept_command
 from atomic.cli.errors import CliError
@@ -202,12 +203,15 @@ def _hints(definition: WorkflowDefinition, demo: Demo, commands: _Commands, id: 
         (f'{atomic} run {definition.name} --dry-run "…"', "only the plan"),
         (f'{atomic} run {definition.name} "…"', "the same with your agent and your goal"),
     ]
-    return f"Look at it:\n{_listed(here)}\nWith a real agent, in your own project:\n{_listed(real)}"
+    text = f"Look at it:\n{_listed(here)}\nWith a real agent, in your own project:\n{_listed(real)}"
+    if atomic != "atomic":
+        text += f"\nSo that `atomic` is enough: {Installation().on_path}\n"
+    return text
 
 
 def _listed(rows: list[tuple[str, str]]) -> str:
-    """Return commands with what they do: beside them, or above if the lines are too
-    long.
+    """Return commands with their descriptions on the same line, or above if the lines are
+    too long.
     """
     width = max(len(command) for command, what in rows if what)
     lines = [f"  {command.ljust(width)}  {what}".rstrip() for command, what in rows]
@@ -219,7 +223,7 @@ def _listed(rows: list[tuple[str, str]]) -> str:
 def _atomic() -> str:
     """Return how to call this command from another folder."""
     if shutil.which("atomic") is not None:
-        return "atomic"
+        return Installation().run  # uvx puts a folder of its cache on the PATH
     called = os.path.abspath(sys.argv[0])
     is_module = os.path.basename(called) == "__main__.py"
     return f"{shlex.quote(sys.executable)} -m atomic" if is_module else shlex.quote(called)

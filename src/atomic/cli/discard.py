@@ -42,7 +42,8 @@ async def _discard(work: RunWork, tip: str) -> str:
     """Move a branch to a free name below `refs/atomic/`, in one step. Return the name."""
     prefix = parked_prefix(work.id)
     listed = await work.repository.git("for-each-ref", "--format=%(refname)", prefix)
-    taken = {ref.removeprefix(prefix) for ref in listed.splitlines()}
+    # A task may have the name too, and is the folder of its attempts.
+    taken = {ref.removeprefix(prefix).partition("/")[0] for ref in listed.splitlines()}
     name = DISCARDED
     number = 1
     while name in taken:  # the branch was made again after it had been discarded

@@ -24,11 +24,13 @@ from atomic.cli import signals
 from atomic.cli.doctor_workspaces import describe_workspaces
 from atomic.cli.signals import Stop
 from atomic.cli.streams import json_line, put
-from atomic.config import ConfigError, Settings, atomic_home, config_files, load_settings
+from atomic.config import ConfigError, Settings, atomic_home, config_files, config_home, load_settings
+from atomic.config.known_agents import ACP_NAMES, find_known_agent
 from atomic.loading.trust_store import TrustStore
 from atomic.processes import ExecError, execute
 from atomic.providers import Health
-from atomic.providers.selection import BY_PREFERENCE, CHECK_SECONDS, check_agent, neutral_folder
+from atomic.providers.logins import describe_payment
+from atomic.providers.selection import CHECK_SECONDS, agent_names, check_agent, neutral_folder
 from atomic.sessions.errors import SessionDamagedError
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import SessionStore, read_record
@@ -40,13 +42,20 @@ _SQLITE_HEADER = b"SQLite format 3\0"
 
 
 class ProviderRow(msgspec.Struct, frozen=True):
-    """An agent, and whether it works."""
+    """An agent, and whether it works.
+
+    `login` is the variable or file that shows its login, `pays` who pays for its work,
+    `install` the command of its vendor.
+    """
 
     name: str
     ok: bool
     version: str
     program: str
     remedy: str
+    login: str = ""
+    pays: str = ""
+    install: str = ""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -91,22 +100,47 @@ def _print(providers: list[ProviderRow], checks: list[Check]) -> None:
     for provider in providers:
         program = f"({provider.program})" if provider.program else ""
         found = f"{provider.version} {program}".strip()
-        rows.append((provider.ok, provider.name, ": ".join(part for part in (found, provider.remedy) if part)))
+        notes = (found, provider.remedy or _login_and_payment(provider))
+        rows.append((provider.ok, provider.name, ": ".join(part for part in notes if part)))
     for one in checks:
         rows.append((one.ok, one.name, f"{one.detail} ({one.remedy})" if one.remedy else one.detail))
     width = max(len(name) for _, name, _ in rows)
     put("".join(f"{'ok' if ok else '--':4}{name:{width}}  {one_line(text)}\n" for ok, name, text in rows))
 
 
+def _login_and_payment(row: ProviderRow) -> str:
+    """Return how an agent that works is logged in, if it is known, and who pays."""
+    if not row.login or not row.pays or os.sep not in row.login:
+        return row.pays
+    return f"logged in, {row.pays}"
+
+
 async def _check_providers(settings: Settings) -> list[ProviderRow]:
     """Check all agents at the same time, each with its own time limit."""
-    names = [*BY_PREFERENCE, *(f"acp:{name}" for name in settings.acp)]
-    found = dict(zip(names, await asyncio.gather(*(check_agent(name, settings) for name in names)), strict=True))
-    if not settings.acp:
-        remedy = 'none is set up: [acp.NAME] command = ["PROGRAM", "--acp"] in your configuration adds one'
-        found["acp"] = Health(False, remedy=remedy)
-    found["replay"] = Health(True, version=__version__)
-    return [ProviderRow(name, one.ok, one.version, one.program, one.remedy) for name, one in found.items()]
+    names = agent_names(settings)
+    found = await asyncio.gather(*(check_agent(name, settings) for name in names))
+    rows = [_row(name, health, settings) for name, health in zip(names, found, strict=True)]
+    if all(find_known_agent(name) is not None and name not in ACP_NAMES for name in names):
+        remedy = f"others can be installed: {', '.join(ACP_NAMES)}; atomic login NAME says how"
+        rows.append(ProviderRow("acp", False, "", "", remedy))
+    rows.append(ProviderRow("replay", True, __version__, "", ""))
+    return rows
+
+
+def _row(name: str, health: Health, settings: Settings) -> ProviderRow:
+    agent = find_known_agent(name)
+    if agent is None or name.removeprefix("acp:") in settings.acp:
+        return ProviderRow(name, health.ok, health.version, health.program, health.remedy)
+    return ProviderRow(
+        name,
+        health.ok,
+        health.version,
+        health.program,
+        health.remedy,
+        health.login,
+        describe_payment(agent, health.login) if health.ok else "",
+        agent.install,
+    )
 
 
 async def _check_git() -> Check:
@@ -142,12 +176,14 @@ def _check_config() -> tuple[Settings, list[Check]]:
 
 
 def _check_home() -> Check:
-    """Check that Atomic's home folder is writable, without creating it."""
-    home = atomic_home()
-    folder = next(folder for folder in (home, *home.parents) if folder.exists())
-    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
-        return Check("home", True, str(home))
-    return Check("home", False, f"{home} is not writable", "change its permissions, or set ATOMIC_HOME")
+    """Check that Atomic's folders are writable, without creating them."""
+    config = config_home()
+    state = atomic_home()
+    for home in (config, state):
+        folder = next(folder for folder in (home, *home.parents) if folder.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            return Check("home", False, f"{home} is not writable", "change its permissions, or set ATOMIC_HOME")
+    return Check("home", True, str(state) if config == state else f"{config} (settings), {state} (runs)")
 
 
 def _check_keys(settings: Settings) -> Check:

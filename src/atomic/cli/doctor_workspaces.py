@@ -16,7 +16,7 @@ from atomic.base.terminal import one_line
 from atomic.cli.parked import WORKSPACES
 from atomic.git import GitError, Repository, find_repository
 from atomic.sessions.store import SessionStore
-from atomic.workspaces import IsolationKind, choose_isolation
+from atomic.workspaces import IsolationKind, choose_isolation, find_obstacle
 from atomic.workspaces.run_branch import PARKED
 
 _MOST_FILES = 200_000  # that are measured: `atomic doctor` must be quick
@@ -43,7 +43,8 @@ async def describe_workspaces(home: Path, here: Path | None) -> tuple[str, str]:
         return f"{kind}; no run has left any", ""
     least = "" if left.is_complete else "at least "
     size = f"{least}{left.size / 1_000_000:,.1f} MB"
-    return f"{kind}; left by runs: {_count(left.folders, 'folder')} and {left.parked} parked, {size}", _REMEDY
+    parked = _count(left.parked, "parked attempt")
+    return f"{kind}; left by runs: {_count(left.folders, 'folder')} and {parked}, {size}", _REMEDY
 
 
 async def _describe_kind(folder: Path, here: Path | None) -> str:
@@ -52,15 +53,21 @@ async def _describe_kind(folder: Path, here: Path | None) -> str:
     if repository is None:
         return f"none: {here or 'this folder'} is in no git repository, so runs work in the folder itself"
     try:
-        if (await repository.head())[0] is None:
+        commit, _ = await repository.head()
+        if commit is None:
             return f"none: {repository.root} has no commit, so runs work in the folder itself"
     except GitError as error:
         return f"not known: {one_line(error.reason)}"
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
+        obstacle = await find_obstacle(repository, commit, folder)
+        if obstacle:
+            return f"none: {obstacle}, so runs work in the folder itself"
         chosen = await choose_isolation("auto", folder, repository.root)
     except OSError as error:
         return f"not known: {folder}: {error.strerror or error}"
+    except GitError as error:
+        return f"not known: {one_line(error.reason)}"
     finally:
         for one in missing:
             with suppress(OSError):  # another run may use it now
@@ -103,7 +110,7 @@ def _measure_folders(folder: Path) -> tuple[int, int, bool]:
     for number, path in enumerate(_files(folder)):
         if number >= _MOST_FILES:
             return len(names), size, False
-        with suppress(OSError):  # a run has removed it meanwhile
+        with suppress(OSError):  # a run has just removed it
             found = os.lstat(path)
             size += found.st_size if found.st_nlink == 1 else 0
     return len(names), size, True

@@ -16,6 +16,9 @@ from atomic.entities import Entity, EntityKind, EntityRegistry
 from atomic.wiring import Project
 
 NAME_COLUMNS = 32
+NO_ENTITIES = (
+    "None found. Write one: .claude/commands/NAME.md, .claude/skills/NAME/SKILL.md or .claude/agents/NAME.md.\n"
+)
 MIN_COLUMNS_FOR_HINTS = 110  # in a narrower list, descriptions need the room
 _ORDER = (EntityKind.SKILL, EntityKind.COMMAND, EntityKind.AGENT)  # of two with one name, `/name` runs the first
 
@@ -28,7 +31,7 @@ def list_entities(arguments: Arguments) -> int:
         diagnostics = [{"path": str(one.path), "line": one.line, "reason": one.reason} for one in registry.diagnostics]
         put(json_line({"entities": [_as_json(one, registry) for one in entities], "diagnostics": diagnostics}))
         return ExitCode.DONE
-    put(_listing(entities, registry) or "No commands, skills or agents found.\n")
+    put(_listing(entities, registry) or NO_ENTITIES)
     for diagnostic in registry.diagnostics:
         tell(str(diagnostic))
     return ExitCode.DONE

@@ -11,8 +11,10 @@ from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
 from atomic.base.terminal import one_line
 from atomic.cli.errors import CliError
+from atomic.cli.schema import schema_text
 from atomic.cli.streams import put
-from atomic.config import atomic_home, find_project
+from atomic.config import find_project
+from atomic.loading.trusted_files import has_users_folder, is_home
 
 EXAMPLE = "example"
 
@@ -23,20 +25,23 @@ def init_project(arguments: Arguments) -> int:
     if project is None:
         raise CliError("the current folder no longer exists (change to another one)")
     folder = project / ".atomic"
-    if os.path.realpath(folder) == os.path.realpath(atomic_home()) or project == Path.home().resolve():
+    if has_users_folder(project) or is_home(project):
         raise UsageError("this is your home folder, whose .atomic is for all projects (change to a project's folder)")
     if project == Path(project.anchor):
         raise UsageError(f"{project} holds many projects (change to a project's folder)")
     if not os.access(project, os.W_OK | os.X_OK):
         raise CliError(f"you may not write to {project} (change to a folder of your own)")
-    for wanted in (folder, folder / "workflows"):
+    for wanted in (folder, folder / "schemas", folder / "workflows"):
         # A link in an untrusted repository could lead out of the project.
         if wanted.is_symlink() or (os.path.lexists(wanted) and not wanted.is_dir()):
             raise CliError(f"{wanted} is not a folder of this project (remove it, then try again)")
     put(f"Project: {one_line(str(project))}\n")
     folder.mkdir(exist_ok=True)
-    _print_file("config.toml", is_new=_write_config(folder / "config.toml"))
+    template = Path(__file__).with_name("project_config.toml").read_text(encoding="utf-8")
+    _print_file("config.toml", is_new=_write_new(folder / "config.toml", template))
     may_run = _write_example(project, folder)
+    (folder / "schemas").mkdir(exist_ok=True)
+    _print_file("schemas/config.json", is_new=_write_new(folder / "schemas/config.json", schema_text("config")))
     first = "" if may_run else "atomic trust, then "
     put(f'\nTry: {first}atomic run {EXAMPLE} "a limerick about version control"\n')
     return ExitCode.DONE
@@ -46,15 +51,14 @@ def _print_file(name: str, *, is_new: bool) -> None:
     put(f"{'made ' if is_new else 'there'}  .atomic/{name}\n")
 
 
-def _write_config(file: Path) -> bool:
-    """Write the configuration. Return False if there is one."""
-    template = Path(__file__).with_name("project_config.toml").read_text(encoding="utf-8")
+def _write_new(file: Path, text: str) -> bool:
+    """Write a file. Return False if there is one."""
     try:
         number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     except FileExistsError:
         return False
     with os.fdopen(number, "w", encoding="utf-8") as out:
-        out.write(template)
+        out.write(text)
     return True
 
 

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 
 from atomic.base.arguments import Arguments, UsageError, parse
 from atomic.base.errors import AtomicError, ExitCode, did_you_mean, is_debugging, message_of
-from atomic.base.flags import flag_in_prompt
 from atomic.base.terminal import escaped_json
 from atomic.cli.errors import exit_code_of
 from atomic.cli.streams import STDERR, STDIN, STDOUT, fill_gaps, put, tell, write
-from atomic.cli.verbs import CHAT, TOP, VERBS, Verb
+from atomic.cli.verbs import CHAT, TOP, VERBS, Verb, expand
 
-_STARTS_AGENTS = ("answer", "chat", "resume", "run")
+_STARTS_AGENTS = ("answer", "chat", "resume", "run", "signal")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -27,7 +26,7 @@ def main(words: Sequence[str] | None = None) -> int:
     # folder.
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
-    given = sys.argv[1:] if words is None else list(words)
+    given = expand(sys.argv[1:] if words is None else words)
     try:
         return _run(given)
     except KeyboardInterrupt as stop:
@@ -51,7 +50,7 @@ def _wants_events(words: list[str]) -> bool:
     It gets errors as JSON, usage errors too.
     """
     flags = words[: words.index("--")] if "--" in words else words
-    return words[:1] in (["run"], ["resume"], ["answer"]) and "--json" in flags
+    return words[:1] in (["run"], ["resume"], ["answer"], ["signal"]) and "--json" in flags
 
 
 def _run(words: list[str]) -> int:
@@ -66,7 +65,7 @@ def _run(words: list[str]) -> int:
     if words and not words[0].startswith("-") and not is_prompt:
         if words[0] in _STARTS_AGENTS:
             _remove_leftovers()
-        return _run_verb(words)
+        return run_verb(words)
     arguments = parse(words, TOP)
     if arguments.has("--help"):
         from atomic.cli.help import top_help
@@ -93,6 +92,10 @@ def _remove_leftovers() -> None:
 
 def _run_chat(arguments: Arguments, *, has_screen: bool) -> int:
     """Run `atomic [flags] [prompt]`, which is `atomic chat` if there is a screen."""
+    if arguments.has("--output"):
+        raise UsageError('--output only works with -p: atomic -p "PROMPT" --output FORMAT')
+    if arguments.has("--json"):
+        raise UsageError('--json only works with -p, or after a command: atomic -p "PROMPT" --json')
     if not has_screen and not arguments.has("--web") and not arguments.has("--plain"):
         if not arguments.flags_given and not arguments.words:
             from atomic.cli.help import top_help
@@ -100,12 +103,11 @@ def _run_chat(arguments: Arguments, *, has_screen: bool) -> int:
             write(STDERR, top_help())
             return ExitCode.USAGE
         raise UsageError('Nothing to do: atomic -p "PROMPT" runs one turn of an agent, atomic --help lists the rest')
-    if arguments.has("--output"):
-        raise UsageError('--output only works with -p: atomic -p "PROMPT" --output FORMAT')
     return VERBS["chat"].load()(arguments)
 
 
-def _run_verb(words: list[str]) -> int:
+def run_verb(words: list[str]) -> int:
+    """Run a command line that begins with a verb, and return its exit code."""
     verb, rest = _find_verb(words)
     if verb.workflow is None:
         arguments = parse(rest, verb.flags, mixed=True, leading=verb.leading)
@@ -116,9 +118,10 @@ def _run_verb(words: list[str]) -> int:
     if arguments.has("--help") or not verb.run:
         from atomic.cli.help import verb_help
 
-        put(verb_help(verb, arguments.flags))
+        put(verb_help(verb, arguments.flags, arguments.workflow))
         return ExitCode.DONE
     verb.check(arguments.words)
+    arguments.line = words
     if verb is not VERBS["chat"]:  # the screen handles signals itself, and starts before logging is imported
         _prepare()
     return verb.load()(arguments)
@@ -134,13 +137,7 @@ def _find_verb(words: list[str]) -> tuple[Verb, list[str]]:
     name, *rest = words
     verb = VERBS.get(name)
     if verb is None:
-        from atomic.config import ralph_flags
-
-        if name in (ralph_flags.NAME, *ralph_flags.ALIASES):
-            raise UsageError(f'Unknown command: "{name}" (it is a workflow: atomic run {name} "…")')
-        known = [*VERBS, "--help", "--version"]
-        hint = did_you_mean(name, known, otherwise='atomic --help lists them; a prompt needs -p: atomic -p "…"')
-        raise UsageError(f'Unknown command: "{name}"{hint}')
+        raise UsageError(f'Unknown command: "{name}"{_hint_for(name)}')
     if not verb.verbs or rest[:1] in (["-h"], ["--help"]):
         return verb, rest
     if not rest or rest[0].startswith("-"):
@@ -154,14 +151,35 @@ def _find_verb(words: list[str]) -> tuple[Verb, list[str]]:
     raise UsageError(f'Unknown command: "{name} {rest[0]}"{hint}')
 
 
+def _hint_for(name: str) -> str:
+    """Return the likely meaning of an unknown command. No code of a workflow runs."""
+    from atomic.cli.other_words import OTHER_WORDS
+    from atomic.cli.workflow_sources import find_written, is_file_name
+    from atomic.config import atomic_home, find_project
+
+    if is_file_name(name) and os.path.isfile(name):
+        return f" (it is a file: atomic run {name})"
+    if find_written(name, find_project(), atomic_home()) is not None:
+        return f' (it is a workflow: atomic run {name} "…")'
+    meant = OTHER_WORDS.get(name.lower())
+    if meant is not None:
+        return f" ({meant})"
+    return did_you_mean(name, VERBS, otherwise='atomic --help lists them; a prompt needs -p: atomic -p "…"')
+
+
 def _run_turn(arguments: Arguments) -> int:
     for flag in CHAT:
         if arguments.has(flag.name):
             raise UsageError(f"{flag.name} is a flag of the screen: leave out {flag.name}, or -p")
+    output = arguments.value("--output")
+    if arguments.has("--json") and output not in (None, "json"):
+        raise UsageError(f"--json means --output json: leave out --json, or --output {output}")
     _prepare()
-    warning = "" if arguments.is_marked else flag_in_prompt(arguments.words, TOP)
-    if warning:
-        tell(f"warning: {warning}")
+    if arguments.words and not arguments.is_marked:
+        from atomic.cli.prompt_flags import check_prompt
+
+        is_json = output not in (None, "text") or arguments.has("--json")
+        check_prompt(arguments.words, TOP, question="" if is_json else "Send this prompt? [y/N] ")
     from atomic.cli.turn import TurnRequest, read_prompt, run_turn
 
     prompt = read_prompt([word for word in (arguments.value("-p"), *arguments.words) if word])
@@ -169,7 +187,7 @@ def _run_turn(arguments: Arguments) -> int:
         prompt.text,
         agent=arguments.value("--agent"),
         model=arguments.value("--model"),
-        output=arguments.value("--output") or "text",
+        output="json" if arguments.has("--json") else output or "text",
         record=arguments.value("--record"),
     )
     if not prompt.typed.lstrip().startswith(("/", "@")):

@@ -11,6 +11,8 @@ from atomic.cli.streams import json_line, put, put_table, tell
 from atomic.mcp import McpEntry
 from atomic.wiring import Project
 
+NO_SERVERS = "No MCP servers are configured. Add one to ~/.atomic/mcp.json, or to .mcp.json of the project.\n"
+
 
 def list_servers(arguments: Arguments) -> int:
     """Print all servers, where they are configured, and whether they are on."""
@@ -25,7 +27,7 @@ def list_servers(arguments: Arguments) -> int:
                 state = "hidden"
             target = entry.shown_url or " ".join(entry.shown_command)
             rows.append((entry.name, state, entry.transport, entry.origin, str(entry.path), target))
-        put_table(rows, empty="No MCP servers are configured.\n")
+        put_table(rows, empty=NO_SERVERS)
     for diagnostic in found.diagnostics:
         tell(str(diagnostic))
     return ExitCode.DONE

@@ -23,6 +23,8 @@ def run_models(arguments: Arguments) -> int:
         if arguments.has("--json"):
             put(json_line(models))
             return ExitCode.DONE
+        if not models:
+            tell("this agent lists no models: leave --model out, or give a name that it knows")
         for model in models:
             name = "" if model.name in ("", model.id) else f"  {one_line(model.name)}"
             context = f"  ({model.context:,} tokens)" if model.context else ""

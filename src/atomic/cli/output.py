@@ -8,6 +8,7 @@ streams and the handling of Ctrl+C.
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import threading
 from contextlib import suppress
@@ -18,11 +19,14 @@ from atomic.cli.streams import STDERR, STDOUT, message, write
 class Output:
     """Writes texts in order.
 
-    `failure` is the error of standard output, except a closed pipe.
+    `progress` is where the lines of a run go: standard output if they are the output of
+    the command, standard error if it prints a result. `failure` is the error of standard output,
+    except a closed pipe.
     """
 
-    def __init__(self, stdout: int = STDOUT) -> None:
+    def __init__(self, stdout: int = STDOUT, *, progress: int = STDERR) -> None:
         self._stdout = stdout
+        self.progress = progress
         self.failure: OSError | None = None
         self._closed: set[int] = set()
         self._queue: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
@@ -31,6 +35,11 @@ class Output:
         # A daemon: the second Ctrl+C does not wait for a reader that has stopped
         # reading.
         threading.Thread(target=self._work, name="output", daemon=True).start()
+
+    @property
+    def is_terminal(self) -> bool:
+        """Return whether standard output is a terminal."""
+        return os.isatty(self._stdout)
 
     @property
     def backlog(self) -> int:
@@ -42,12 +51,12 @@ class Output:
         self._queue.put((self._stdout, text))
 
     def show(self, text: str) -> None:
-        """Write to standard error, without a prefix."""
-        self._queue.put((STDERR, text))
+        """Write a line of the run's progress, without a prefix."""
+        self._queue.put((self.progress, text))
 
     def tell(self, text: str) -> None:
         """Write a message to standard error."""
-        self.show(message(text))
+        self._queue.put((STDERR, message(text)))
 
     async def drain(self) -> None:
         """Wait until everything is written. Nothing can be written afterwards."""

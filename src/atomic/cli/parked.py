@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,15 +22,27 @@ from atomic.base.terminal import one_line
 from atomic.base.text import local_time
 from atomic.cli.errors import CliError
 from atomic.cli.run_branches import RunWork, find_branch_repository, is_checked_out
-from atomic.cli.streams import json_line, put, put_table, readable
+from atomic.cli.streams import json_line, put, put_table, readable, tell
+from atomic.config import WorkspaceSettings, atomic_home
 from atomic.git import GitError, Repository
+from atomic.graph import JournalError, RunOwnedError
 from atomic.processes.temporary_folders import temporary_prefix
-from atomic.workspaces import remove_tree, size_of
+from atomic.sessions.facts import Facts
+from atomic.sessions.model import SessionStatus
+from atomic.sessions.started import believe_journal
+from atomic.workspaces import (
+    WITH_OTHERS,
+    BranchMovedError,
+    RunWorkspaces,
+    WorkspaceError,
+    remove_tree,
+    size_of,
+    unparked_in,
+)
 from atomic.workspaces.branch_merges import git_as_user
 from atomic.workspaces.run_branch import RunBranch, parked_prefix
 
 WORKSPACES = "workspaces"  # below ATOMIC_HOME
-_WITH_OTHERS = " (with other commits)"  # ends the subject of a commit that keeps several
 _FORM = "%00".join(
     ("%(refname)", "%(objectname)", "%(parent)", "%(committerdate:unix)", "%(contents:subject)"),
 )
@@ -55,26 +69,53 @@ class Parked(msgspec.Struct, frozen=True):
 
 
 async def list_parked(repository: Repository, run: str) -> list[Parked]:
-    """Return what a run has parked, by task and attempt."""
+    """Return the parked work of a run, by task and attempt."""
     prefix = parked_prefix(run)
     listed = await repository.git("for-each-ref", "--sort=version:refname", f"--format={_FORM}", prefix)
     found: list[Parked] = []
-    for line in listed.splitlines():
+    # A worker's subject may have other characters that end a line for `splitlines`.
+    for line in listed.removesuffix("\n").split("\n") if listed else ():
         ref, commit, parents, time, subject = line.split("\0")
         result, *others = (commit,)
-        if subject.endswith(_WITH_OTHERS):
+        if subject.endswith(WITH_OTHERS) and " " in parents:
             result, *others = parents.split()
-            subject = subject.removesuffix(_WITH_OTHERS)
+            subject = subject.removesuffix(WITH_OTHERS)
         found.append(Parked(ref, ref.removeprefix(prefix), commit, result, int(time), subject, tuple(others)))
     return found
 
 
+def park_left(work: RunWork) -> bool:
+    """Park the work that a stopped run has left in workspaces.
+
+    Return whether there was any, and all is parked; say what cannot be parked.
+    """
+    session = work.session
+    if not unparked_in(atomic_home() / WORKSPACES / work.id):
+        return False
+    believe_journal(session)
+    try:
+        with closing(session.journal()) as journal:
+            facts = Facts(session.dir, session.redactor)
+            facts.open(journal, session.id)  # no resume may use them until it is closed
+            project = Path(session.record.cwd or work.branch.root)
+            workspaces = RunWorkspaces(work.id, atomic_home(), facts, facts.set, project, WorkspaceSettings())
+            asyncio.run(workspaces.park_left(is_over=_is_over(work)))
+    except (WorkspaceError, GitError, JournalError, RunOwnedError, BranchMovedError, OSError) as error:
+        tell(f"work of {work.id} cannot be parked: {one_line(str(error))}")
+        return False
+    return True
+
+
+def _is_over(work: RunWork) -> bool:
+    return work.session.record.status is SessionStatus.CANCELLED
+
+
 async def show_parked(work: RunWork, *, as_json: bool) -> None:
-    """Print what a run has parked."""
+    """Print the parked work of a run."""
     rows: list[tuple[str, ...]] = []
     objects: list[dict[str, Any]] = []
     for one in await list_parked(work.repository, work.id):
-        files = sorted(await work.repository.differing(await _base_of(work, one), one.result))
+        files = sorted(await _changed_files(work, one))
         rows.append((one.name, local_time(one.time), _count(len(files)), one.subject))
         objects.append(
             {
@@ -92,25 +133,49 @@ async def show_parked(work: RunWork, *, as_json: bool) -> None:
         put(json_line(objects))
         return
     put_table(rows, empty=f"Run {work.short} has nothing parked.\n")
+    for folder in unparked_in(atomic_home() / WORKSPACES / work.id):
+        then = "" if _is_over(work) else f" (atomic resume {work.short} continues it)"
+        put(f"Not parked: the work in {one_line(str(folder))}{then}\n")
     if rows:
         put(f"\natomic salvage {work.short} TASK[/ATTEMPT] writes the files of one to a new folder.\n")
 
 
+async def _changed_files(work: RunWork, parked: Parked) -> set[str]:
+    """Return the files that were changed in a parked workspace since it began."""
+    repository = work.repository
+    files = await repository.differing(await _base_of(work, parked), parked.result)
+    parents = (await repository.git("log", "-1", "--format=%P", parked.result)).split()
+    if files or len(parents) < 2:
+        return {*files}
+    # A merge that has the same files as the branch has still changed those of the task.
+    return {*await repository.differing(parents[0], parked.result)}
+
+
 async def _base_of(work: RunWork, parked: Parked) -> str:
     """Return the commit that a parked workspace began with."""
-    for landed in work.branch.landed:
-        if parked.result == landed.commit:
-            return landed.base
+    branch = work.branch
+    for landed in branch.landed:
+        for base, commit in landed.parts:
+            if landed.task == parked.task and await _has(work, commit, parked.result):
+                return base  # its result is on the branch
     try:
-        base = (await work.repository.git("merge-base", parked.result, work.branch.tip)).strip()
+        base = (await work.repository.git("merge-base", parked.result, branch.tip)).strip()
     except GitError:  # the branch and its commits are gone
-        return work.branch.first
-    return work.branch.first if base == parked.result else base
+        return branch.first
+    return branch.first if base == parked.result else base
+
+
+async def _has(work: RunWork, commit: str, other: str) -> bool:
+    """Return whether a commit has the other one in its history."""
+    try:
+        return await work.repository.is_ancestor(other, commit)
+    except GitError:
+        return False
 
 
 async def restore_parked(work: RunWork, name: str, to: str | None) -> None:
     """Write the files of a parked workspace to a new folder, and list its other commits."""
-    parked = _choose(await list_parked(work.repository, work.id), name)
+    parked = _choose(work, await list_parked(work.repository, work.id), name)
     target = _require_folder(work, parked, to)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +196,7 @@ def _count(files: int) -> str:
     return f"{files} file{'' if files == 1 else 's'}"
 
 
-def _choose(parked: list[Parked], given: str) -> Parked:
+def _choose(work: RunWork, parked: list[Parked], given: str) -> Parked:
     """Return the parked workspace with this name, or the last attempt at this task."""
     for one in parked:
         if one.name == given:
@@ -141,6 +206,11 @@ def _choose(parked: list[Parked], given: str) -> Parked:
         numbered = [one for one in attempts if one.attempt.isdigit()]
         return (numbered or attempts)[-1]
     names = [one.name for one in parked]
+    if work.repository.root.joinpath(given).exists():
+        raise UsageError(
+            f'Nothing is parked as "{given}": paths are for runs in the checkout, and this one has a branch. Give a '
+            f"TASK: {', '.join(names)}"
+        )
     hint = did_you_mean(given, [*names, *(one.task for one in parked)], otherwise=f"there are: {', '.join(names)}")
     raise UsageError(f'Nothing is parked as "{given}"{hint if names else ""}')
 
@@ -188,6 +258,7 @@ class KeptWork(msgspec.Struct, frozen=True):
     refs: tuple[str, ...]
     folder: Path
     size: int  # bytes of the folder, and of objects that only the refs have
+    is_merged: bool = False  # another branch has the commits of the run's branch, so it is removed too
 
 
 async def find_kept(run: str, branch: RunBranch, home: Path) -> KeptWork:
@@ -201,7 +272,22 @@ async def find_kept(run: str, branch: RunBranch, home: Path) -> KeptWork:
     if repository is not None and refs:
         words = ("rev-list", "--disk-usage", "--objects", *refs, "--not", "--branches", "--remotes", "--tags")
         size += int(await repository.git(*words))
-    return KeptWork(branch, repository, refs, folder, size)
+    merged = "" if repository is None else await _find_merged(repository, branch)
+    return KeptWork(branch, repository, refs, folder, size, bool(merged))
+
+
+async def _find_merged(repository: Repository, branch: RunBranch) -> str:
+    """Return the commit of a run's branch if it can be removed: another branch or tag
+    has it, and it is not checked out. Empty otherwise.
+    """
+    tip = (await repository.git("for-each-ref", "--format=%(objectname)", branch.ref)).strip()
+    if not tip:
+        return ""
+    words = ("for-each-ref", "--format=%(refname)", "--contains", tip, "refs/heads", "refs/remotes", "refs/tags")
+    having = (await repository.git(*words)).splitlines()
+    if having == [branch.ref] or await is_checked_out(repository, branch):
+        return ""
+    return tip
 
 
 async def remove_kept(kept: KeptWork) -> str:
@@ -216,12 +302,10 @@ async def remove_kept(kept: KeptWork) -> str:
     orders = "".join(f"delete {ref}\n" for ref in kept.refs)
     await repository.git("update-ref", "--stdin", input=orders)
     branch = kept.branch
-    tip = (await repository.git("for-each-ref", "--format=%(objectname)", branch.ref)).strip()
-    if not tip:
+    if not (await repository.git("for-each-ref", "--format=%(objectname)", branch.ref)).strip():
         return ""
-    words = ("for-each-ref", "--format=%(refname)", "--contains", tip, "refs/heads", "refs/remotes", "refs/tags")
-    having = (await repository.git(*words)).splitlines()
-    if having == [branch.ref] or await is_checked_out(repository, branch):
+    merged = await _find_merged(repository, branch)
+    if not merged:
         return branch.name
-    await repository.git("update-ref", "-d", branch.ref, tip)
+    await repository.git("update-ref", "-d", branch.ref, merged)
     return ""

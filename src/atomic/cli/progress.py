@@ -1,6 +1,9 @@
 """Show a run: as JSON lines, as plain lines in a pipe, or as lines above a live block
 in a terminal.
 
+Progress goes to standard error. Standard output has the result of the run and nothing
+else, or the JSON lines.
+
 Control characters in the text of agents and workflows are made visible, so they cannot
 move the cursor.
 """
@@ -12,15 +15,17 @@ import os
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from atomic.base.step_names import split_first, without_items
 from atomic.base.terminal import harmless, one_line
 from atomic.base.text import cut, duration, local_time
+from atomic.cli.opening import Opening
 from atomic.cli.output import Output
-from atomic.cli.streams import STDOUT, json_line, message, screen_width
+from atomic.cli.streams import json_line, message, screen_width
 from atomic.cli.terminal_questions import WrongAnswerError, answer_prompt, question_text, read_answer, read_typed_line
 from atomic.config import atomic_home
+from atomic.config.ralph_flags import NAME
 from atomic.graph import JournalError
 from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolStarted, TurnEnded
 from atomic.providers.events import LimitReached as AgentLimit
@@ -37,6 +42,7 @@ from atomic.runs.events import (
     Warning,
     WorkflowEvent,
 )
+from atomic.runs.results import REPORT, as_text, read_result
 from atomic.runs.spending import read_past
 from atomic.sessions.errors import SessionError
 from atomic.sessions.facts import read_facts
@@ -44,7 +50,6 @@ from atomic.sessions.store import SessionStore
 from atomic.tasks import Task, TaskStatus
 
 FRAME_SECONDS = 0.2
-REPORT = "report.md"  # a workflow may write it at every end
 MOST_ROWS = 12  # of the live block
 _SUCCESS = ("completed", "chat")
 _DONE = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
@@ -66,11 +71,13 @@ class View(Protocol):
     def close(self) -> None: ...
 
 
-def view_for(out: Output, *, as_json: bool) -> View:
-    """Return the view for JSON, a terminal or a pipe."""
+def view_for(out: Output, *, as_json: bool, quiet: bool = False) -> View:
+    """Return the view for JSON, for the result alone, for a terminal or a pipe."""
     if as_json:
         return JsonView(out)
-    has_cursor = os.isatty(STDOUT) and os.environ.get("TERM") != "dumb"
+    if quiet:
+        return QuietView(out)
+    has_cursor = os.isatty(out.progress) and os.environ.get("TERM") != "dumb"
     return LiveView(out) if has_cursor else PlainView(out)
 
 
@@ -106,16 +113,19 @@ class Progress:
         self.tokens = 0
         self.ended: RunEnded | None = None
         self.session_dir = ""
+        self._workflow = ""
+        self._failures: list[str] = []  # the lines about steps that have failed
 
     @property
     def done(self) -> int:
         return sum(task.status in _DONE for task in self.tasks)
 
     def lines(self, event: WorkflowEvent) -> Iterator[str]:
-        """Apply an event, and yield its lines for standard output."""
+        """Apply an event, and yield the lines that tell the progress."""
         match event:
             case RunStarted():
                 self.session_dir = event.session_dir
+                self._workflow = event.workflow
                 if event.resumed:
                     self._add_earlier_cost(event.run)
                 yield f"{'Resuming' if event.resumed else 'Session:'} {event.run}"
@@ -138,7 +148,7 @@ class Progress:
                 if event.status in _SUCCESS:
                     seconds = self._take_total(event)
                     yield f"{event.status} after {duration(int(seconds))}{self._spent()}"
-                    if event.said:  # the result of the workflow, such as the plan of a dry run
+                    if event.said and event.said != event.result:
                         yield harmless(event.said.strip())
             case Warning(notice=True):
                 yield harmless(event.text)
@@ -170,7 +180,40 @@ class Progress:
         self.activity.pop(event.node, None)
         if event.status == "failed":
             name = self._task_of(event.node) or one_line(event.description or event.node)
-            yield f"{name} failed: {one_line(event.why)}"
+            self._failures.append(f"{name} failed: {one_line(event.why)}")
+            yield self._failures[-1]
+
+    def error_lines(self, event: WorkflowEvent, *, is_repeated: bool) -> list[str]:
+        """Return the lines of warnings and of an end without success.
+
+        `is_repeated`: the reader has seen the lines about failed steps too.
+        """
+        if isinstance(event, Warning) and not event.notice:
+            return [message(f"warning: {event.text}")]
+        if not isinstance(event, RunEnded) or event.status in _SUCCESS:
+            return []
+        said = event.said or event.reason
+        for line in self._failures if is_repeated else ():
+            said = said.replace(line, f"{line.partition(' failed: ')[0]} failed")
+        lines = [message(f"{event.status}: {said}")]
+        if self._workflow == NAME:
+            lines += [f"  {harmless(line)}\n" for line in self._unfinished_work(event.run)]
+        report = os.path.join(self.session_dir, REPORT)
+        if self.session_dir and os.path.exists(report):
+            lines.append(f"Report: {harmless(report)}\n")
+        if event.resume:
+            lines.append(f"Resume with: {event.resume}\n")
+        return lines
+
+    def _unfinished_work(self, run: str) -> list[str]:
+        """Return the commands for what a run of Ralph has done although it is not completed."""
+        from atomic.ralph.report import unfinished_work
+
+        try:
+            session = SessionStore(atomic_home()).find(run)
+            return unfinished_work(session.dir, read_facts(session.journal_path, session.id))
+        except (SessionError, JournalError):  # the run itself reports a damaged folder
+            return []
 
     def _task_of(self, node: str) -> str:
         """Return the task that a step belongs to, or an empty text."""
@@ -225,21 +268,75 @@ class Progress:
         return f"{row} · {action}" if action else row
 
 
-class PlainView:
-    """Prints lines to standard output.
+def result_of(event: RunEnded, *, to_terminal: bool) -> str:
+    """Return the result of a run as standard output gets it; empty without one.
 
-    Warnings and an unsuccessful end go to standard error.
+    A text is printed as it is; a terminal gets it without control characters.
     """
+    result = event.result
+    if event.result_omitted:
+        try:
+            result = read_result(SessionStore(atomic_home()).find(event.run))
+        except (SessionError, JournalError):  # the run itself reports a damaged folder
+            return ""
+    if result is None:
+        return ""
+    return printed(result, to_terminal=to_terminal)
+
+
+def printed(result: Any, *, to_terminal: bool) -> str:
+    """Return a result with a line end, as standard output gets it."""
+    text = as_text(result)
+    if to_terminal:
+        text = harmless(text)
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+class PlainView:
+    """Prints lines to standard error, and the result to standard output."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._progress = Progress()
+        self._opening: Opening[str] = Opening(lambda text: f"{text}\n")
+
+    def show(self, event: WorkflowEvent) -> None:
+        lines = [f"{line}\n" for line in self._progress.lines(event)]
+        lines += self._progress.error_lines(event, is_repeated=True)
+        self._print(self._opening.order(event, lines))
+        if isinstance(event, RunEnded) and (result := result_of(event, to_terminal=self._out.is_terminal)):
+            self._out.put(result)
+
+    def _print(self, lines: Sequence[str]) -> None:
+        for text in lines:
+            self._out.show(text)
+
+    def refuse(self, why: str, exit_code: int) -> None:
+        self._print(self._opening.rest())
+        self._out.tell(why)
+
+    def pause(self) -> None:
+        """Do nothing: there is no live block."""
+
+    def close(self) -> None:
+        self._print(self._opening.rest())
+
+
+class QuietView:
+    """Prints the result to standard output, and what went wrong to standard error."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
         self._progress = Progress()
 
     def show(self, event: WorkflowEvent) -> None:
-        for line in self._progress.lines(event):
-            self._out.put(f"{line}\n")
-        for line in error_lines(event, self._progress.session_dir):
+        lines = [f"{line}\n" for line in self._progress.lines(event)]
+        if isinstance(event, QuestionAsked):  # the user at a terminal has to see it
+            self._out.show("".join(lines))
+        for line in self._progress.error_lines(event, is_repeated=False):
             self._out.show(line)
+        if isinstance(event, RunEnded) and (result := result_of(event, to_terminal=self._out.is_terminal)):
+            self._out.put(result)
 
     def refuse(self, why: str, exit_code: int) -> None:
         self._out.tell(why)
@@ -252,11 +349,12 @@ class PlainView:
 
 
 class LiveView:
-    """Prints lines, and below them a block that is repainted."""
+    """Prints lines to a terminal, and below them a block that is repainted."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
         self._progress = Progress()
+        self._opening = Opening(lambda text: _wrapped(f"{text}\n", self._columns))
         self._rows = 0
         self._is_paused = False
         self._painter = asyncio.create_task(self._repaint())
@@ -264,13 +362,18 @@ class LiveView:
     def show(self, event: WorkflowEvent) -> None:
         self._is_paused = False
         lines = [f"{line}\n" for line in self._progress.lines(event)]
-        lines += error_lines(event, self._progress.session_dir)
+        lines += self._progress.error_lines(event, is_repeated=True)
         if isinstance(event, (Warning, RunEnded, TasksChanged, AgentActivity)):
-            lines = [_wrapped(line) for line in lines]
-        if lines:
-            self._paint("".join(lines))
+            lines = [_wrapped(line, self._columns) for line in lines]
+        ordered = self._opening.order(event, lines)
+        if ordered:
+            self._paint("".join(ordered))
+        if isinstance(event, RunEnded) and (result := result_of(event, to_terminal=self._out.is_terminal)):
+            self._erase()
+            self._out.put(result)
 
     def refuse(self, why: str, exit_code: int) -> None:
+        self._print_rest()
         self._out.tell(why)
 
     def pause(self) -> None:
@@ -279,7 +382,12 @@ class LiveView:
 
     def close(self) -> None:
         self._painter.cancel()
+        self._print_rest()
         self._erase()
+
+    def _print_rest(self) -> None:
+        if rest := self._opening.rest():
+            self._paint("".join(rest))
 
     async def _repaint(self) -> None:
         while True:
@@ -291,14 +399,18 @@ class LiveView:
         """Print lines in place of the block, and the block below them."""
         block: list[str] = []
         if self._progress.running and self._progress.ended is None:
-            block = self._progress.block(screen_width() or 80)
+            block = self._progress.block(self._columns)
         rows = "".join(f"{row}\n" for row in block)
-        self._out.put(f"{self._clear_block()}{lines}{rows}")
+        self._out.show(f"{self._clear_block()}{lines}{rows}")
         self._rows = len(block)
+
+    @property
+    def _columns(self) -> int:
+        return screen_width(self._out.progress) or 80
 
     def _erase(self) -> None:
         if self._rows:
-            self._out.put(self._clear_block())
+            self._out.show(self._clear_block())
             self._rows = 0
 
     def _clear_block(self) -> str:
@@ -344,24 +456,8 @@ class TerminalUser:
             return labels if question.multi_select else labels[0]
 
 
-def error_lines(event: WorkflowEvent, session_dir: str) -> list[str]:
-    """Return the lines of an event for standard error."""
-    if isinstance(event, Warning) and not event.notice:
-        return [message(f"warning: {event.text}")]
-    if not isinstance(event, RunEnded) or event.status in _SUCCESS:
-        return []
-    lines = [message(f"{event.status}: {event.said or event.reason}")]
-    report = os.path.join(session_dir, REPORT)
-    if session_dir and os.path.exists(report):
-        lines.append(f"Report: {harmless(report)}\n")
-    if event.resume:
-        lines.append(f"Resume with: {event.resume}\n")
-    return lines
-
-
-def _wrapped(text: str) -> str:
-    """Break long lines between words at the width of the terminal."""
-    columns = screen_width() or 80
+def _wrapped(text: str, columns: int) -> str:
+    """Break long lines between words."""
     lines: list[str] = []
     for line in text.split("\n"):
         words = textwrap.wrap(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""`atomic resume ID`: continue a run, from any folder."""
+"""`atomic resume [ID]`: continue a run from any folder, or the last one of this folder."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
-from atomic.base.flags import config_flags
 from atomic.cli.errors import CliError
-from atomic.cli.run_host import HostedRun, host_run, read_flags
+from atomic.cli.last_run import require_last_run
+from atomic.cli.run_host import HostedRun, host_run, is_quiet, read_flags
 from atomic.cli.streams import tell
 from atomic.cli.workflow_flags import Found
 from atomic.config import atomic_home
 from atomic.loading import trust
 from atomic.loading.catalog import WorkflowCatalog
-from atomic.runs.ended_run import EndedRun, is_completed
+from atomic.runs.ended_run import EndedRun, is_over
 from atomic.runs.executor import run_workflow
 from atomic.runs.host import Person
 from atomic.runs.spending import read_calls
@@ -41,7 +41,7 @@ def resume_command(arguments: Arguments) -> int:
         flags = read_flags(arguments)
         return await resume_run(session_of(arguments), flags, person)
 
-    return host_run(start, as_json=arguments.has("--json"))
+    return host_run(start, as_json=arguments.has("--json"), quiet=is_quiet(arguments))
 
 
 def require_session(id: str) -> Session:
@@ -55,7 +55,9 @@ def session_of(arguments: Arguments) -> Session:
     Reading its workflow's flags may have found it already.
     """
     found = arguments.subject
-    return found if isinstance(found, Session) else require_session(arguments.words[0])
+    if isinstance(found, Session):
+        return found
+    return require_session(arguments.words[0]) if arguments.words else require_last_run()
 
 
 def find_workflow(id: str) -> Found | None:
@@ -64,7 +66,10 @@ def find_workflow(id: str) -> Found | None:
         session = require_session(id)
     except SessionError:
         return None
-    definition = WorkflowCatalog(Path(session.record.project)).find(session.record.workflow)
+    record = session.record
+    catalog = WorkflowCatalog(Path(record.project))
+    is_file = record.workflow_source == WorkflowSource.FILE
+    definition = catalog.find_typed(record.workflow_path if is_file else record.workflow)
     return None if definition is None else Found(definition, session)
 
 
@@ -75,10 +80,12 @@ async def resume_run(
     answers: Answers | None = None,
     *,
     workflow: str | None = None,
+    cancel: bool = False,
 ) -> HostedRun:
-    """Resume a run. `workflow` is the name that the user gave.
+    """Resume a run. `workflow` is the name that the user gave. With `cancel` the run, of
+    a function, is cancelled for good.
 
-    A completed run only reports its end again, unless the user gives it flags. Raises
+    A run that is over only reports its end again, unless the user gives it flags. Raises
     AtomicError before anything changes.
     """
     check_not_cancelled(session)
@@ -90,12 +97,14 @@ async def resume_run(
     os.chdir(project.cwd)  # commands of the workflow's nodes start in the folder of the first start
     for warning in project.settings.warnings:
         tell(f"warning: {warning}")
-    definition = _definition_of(session, project.workflows)
-    if workflow is not None:
-        named = project.workflows.find(workflow.removeprefix("/"))
-        if named is None or named.name != definition.name:
+    definition = definition_of(session, project.workflows)
+    if workflow is None:
+        check_unchanged_file(session, definition)
+    else:
+        named = project.workflows.find_typed(workflow)
+        if named is None or (named.name, named.source) != (definition.name, definition.source):
             raise UsageError(f'This is a run of "{record.workflow}", not of "{workflow}": atomic resume {session.id}')
-    if not flags.config and not answers and await asyncio.to_thread(is_completed, session):
+    if not flags.config and not answers and await asyncio.to_thread(is_over, session):
         session.use_redactor(project.redactor)
         return EndedRun(session)
     loaded = definition.load()
@@ -119,6 +128,7 @@ async def resume_run(
         config=flags.config,
         resume=True,
         answers=answers,
+        cancel=cancel,
         model=flags.models.get("") or record.options.get("model"),
     )
 
@@ -137,17 +147,18 @@ def _check_flags(flags: RunFlags, definition: WorkflowDefinition) -> None:
     """Raise UsageError for a flag that would have no effect."""
     if not flags.config:
         return
-    known = config_flags(definition.default_config, definition.config_descriptions, definition.resume_config)
+    known = definition.flags
     for flag in known:
         if flag.key in flags.config and not flag.is_for_resume:
             takes = ", ".join(one.name for one in known if one.is_for_resume)
+            hint = f" (atomic resume takes {takes})" if takes else ""
             raise UsageError(
                 f"{flag.name} is set when a run starts, and a resume cannot change it: start a new run with"
-                f" atomic run {definition.name} {flag.usage}, or leave it out (atomic resume takes {takes})"
+                f" atomic run {definition.name} {flag.usage}, or leave it out{hint}"
             )
 
 
-def _definition_of(session: Session, catalog: WorkflowCatalog) -> WorkflowDefinition:
+def definition_of(session: Session, catalog: WorkflowCatalog) -> WorkflowDefinition:
     """Return the workflow that the run was started with, even if another one has its
     name now.
     """
@@ -158,6 +169,20 @@ def _definition_of(session: Session, catalog: WorkflowCatalog) -> WorkflowDefini
     if definition.sha256 != record.workflow_sha256 and definition.source is WorkflowSource.PROJECT:
         tell(f"{record.workflow_path} has changed since this run was started")  # it loads only if it is approved
     return definition
+
+
+def check_unchanged_file(session: Session, definition: WorkflowDefinition) -> None:
+    """Raise CliError if a file that was named by its path has other content now.
+
+    The user typed its path for the content that it had; an agent may have changed it.
+    """
+    record = session.record
+    if definition.source is WorkflowSource.FILE and definition.sha256 != record.workflow_sha256:
+        raise CliError(
+            f"{record.workflow_path}, or a file that it imports, has changed since this run was started: look at it,"
+            f" and name it to continue with it: atomic run {record.workflow_path} --resume {session.id}",
+            ExitCode.UNTRUSTED,
+        )
 
 
 def project_of(session: Session, flags: RunFlags) -> Project:

@@ -6,26 +6,37 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from atomic.base.arguments import Arguments, UsageError, is_flag
-from atomic.base.flags import RUN, config_flags, flag_in_prompt
+from atomic.base.flags import EVERY, HELP, RUN
 from atomic.base.untrusted_files import open_regular, reason_of
+from atomic.cli.prompt_flags import check_prompt
 from atomic.cli.resume import require_session, resume_run
-from atomic.cli.run_host import HostedRun, host_run, read_flags
-from atomic.cli.streams import confirmed, has_terminal, tell
+from atomic.cli.run_host import HostedRun, host_run, is_quiet, read_flags
+from atomic.cli.streams import put_table, tell
 from atomic.cli.turn import read_words
 from atomic.cli.workflow_flags import Find, Found
 from atomic.config import current_folder
 from atomic.loading.catalog import WorkflowCatalog
 from atomic.loading.trust import RunTrust
+from atomic.providers.selection import NoAgentError
 from atomic.runs.executor import run_workflow
 from atomic.runs.host import Person
 from atomic.sessions.errors import SessionError
 from atomic.wiring import Project, RunFlags
 from atomic.workflows.capabilities import tools_of
+from atomic.workflows.definition import LoadedWorkflow, WorkflowDefinition, WorkflowStateParams
 from atomic.workflows.errors import WorkflowLoadError
+
+_START = "Start the run with this prompt? [y/N] "
 
 
 def run_command(arguments: Arguments) -> int:
     """Run a workflow and return its exit code."""
+    if arguments.has(EVERY.name):
+        from atomic.cli.schedule import print_schedule
+
+        return print_schedule(arguments)
+    if not arguments.words:
+        return _run_without_name(arguments)
     name, *words = arguments.words
     if not arguments.is_marked:
         _check_prompt(name, words, asks=not arguments.has("--json"))
@@ -33,26 +44,38 @@ def run_command(arguments: Arguments) -> int:
     async def start(person: Person | None) -> HostedRun:
         return await start_run(name, read_words(words), arguments.value("--resume"), read_flags(arguments), person)
 
-    return host_run(start, as_json=arguments.has("--json"))
+    return host_run(start, as_json=arguments.has("--json"), quiet=is_quiet(arguments))
+
+
+def _run_without_name(arguments: Arguments) -> int:
+    """Continue the run of `--resume`, or list what can be run."""
+    id = arguments.value("--resume")
+    if id is not None:
+
+        async def resume(person: Person | None) -> HostedRun:
+            return await resume_run(require_session(id), read_flags(arguments), person)
+
+        return host_run(resume, as_json=arguments.has("--json"), quiet=is_quiet(arguments))
+    if not arguments.has("--json"):
+        catalog = WorkflowCatalog()
+        rows = [(one.name, _description(catalog, one)) for one in catalog.all()]
+        put_table(rows)
+    raise UsageError("atomic run needs a WORKFLOW: atomic run WORKFLOW [flags] [PROMPT...]")
+
+
+def _description(catalog: WorkflowCatalog, one: WorkflowDefinition) -> str:
+    if one.refused:
+        return f"broken: {one.problem}"
+    return one.description if catalog.is_trusted(one) else f"{one.description} (not trusted: atomic trust)".lstrip()
 
 
 def _check_prompt(name: str, words: Sequence[str], *, asks: bool) -> None:
-    """Print a warning if a flag of the run or of its workflow is in the prompt, where
-    it is not set.
-
-    A run without the intended cap or dry run costs money, so a user at a terminal must
-    confirm it. Raises UsageError if the user does not.
-    """
+    """Refuse a prompt with a flag of the run or of its workflow. Raises UsageError."""
     if not any(is_flag(word) for word in words):
         return
     found = workflow_finder(words)(name)
-    own = config_flags(found.definition.default_config) if found is not None else []
-    warning = flag_in_prompt(words, [*RUN, *own])
-    if not warning:
-        return
-    tell(f"warning: {warning}")
-    if asks and has_terminal() and not confirmed("Start the run with this prompt? [y/N] "):
-        raise UsageError("nothing was started")
+    own = found.definition.flags if found is not None else []
+    check_prompt(words, [*RUN, EVERY, HELP, *own], question=_START if asks else "")
 
 
 async def start_run(name: str, prompt: str, resume: str | None, flags: RunFlags, person: Person | None) -> HostedRun:
@@ -69,18 +92,36 @@ async def start_run(name: str, prompt: str, resume: str | None, flags: RunFlags,
         tell(f"warning: {warning}")
     for agent in flags.agents.values():
         _check_recording(agent)
-    definition = project.workflows.definition(name.removeprefix("/"))
+    definition = project.workflows.typed(name)
     loaded = definition.load()
     project.workflows.check_calls(definition)
     if loaded.graph is not None and tools_of(loaded.graph):
         unknown = project.tools.unknown(definition)
         if unknown:
             raise WorkflowLoadError(definition.name, unknown)
-    runtime = await project.runtime(flags, loaded, person)
+    try:
+        runtime = await project.runtime(flags, loaded, person)
+    except NoAgentError:
+        _check_start(project, definition, loaded, prompt, flags)  # a wrong value is reported first
+        raise
     run = run_workflow(definition, prompt, runtime, config=flags.config, model=flags.models.get(""))
     if project.snapshot.approved:
         run.session.save(trust=RunTrust.of(project.snapshot))
     return run
+
+
+def _check_start(
+    project: Project, definition: WorkflowDefinition, loaded: LoadedWorkflow, prompt: str, flags: RunFlags
+) -> None:
+    """Raise what the workflow has against the values of its flags."""
+    if loaded.check_start is None:
+        return
+    config = {**definition.config(project.settings.workflows), **flags.config}
+    params: WorkflowStateParams = WorkflowStateParams(
+        prompt=prompt, cwd=str(project.cwd), project=str(project.folder), config=config,
+        max_iterations=loaded.iteration_limit(None, config), given=flags.config,
+    )  # fmt: skip
+    loaded.check_start(params)
 
 
 def _check_recording(agent: str) -> None:
@@ -101,7 +142,7 @@ def workflow_finder(words: Sequence[str]) -> Find:
     catalog = _catalog_of_resumed(words) or WorkflowCatalog()
 
     def find(word: str) -> Found | None:
-        definition = catalog.find(word.removeprefix("/"))
+        definition = catalog.find_typed(word)
         return None if definition is None else Found(definition)
 
     return find

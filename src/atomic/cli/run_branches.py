@@ -9,12 +9,14 @@ import msgspec
 from atomic.base.arguments import UsageError
 from atomic.base.errors import ExitCode, did_you_mean
 from atomic.cli.errors import CliError
+from atomic.cli.last_run import require_logged_run
 from atomic.config import atomic_home
 from atomic.git import GitError, Repository, find_repository
 from atomic.graph import JournalError
 from atomic.sessions.facts import read_facts
 from atomic.sessions.store import Session, SessionStore
-from atomic.workspaces.branch_merges import git_as_user
+from atomic.workspaces import find_checkout
+from atomic.workspaces.branch_merges import find_undone, git_as_user
 from atomic.workspaces.run_branch import Landed, RunBranch, parked_prefix, read_branch
 
 DISCARDED = "discarded"  # the last part of the ref that keeps a removed branch
@@ -49,18 +51,31 @@ class RunWork(msgspec.Struct, frozen=True):
         tip = await self.find_tip()
         if tip:
             return tip
-        kept = f"{parked_prefix(self.id)}{DISCARDED}"
-        listed = await self.repository.git("for-each-ref", "--format=%(objectname)", kept)
-        commit = (listed.strip() or self.branch.tip)[:12]
+        commit = await self.find_discarded() or self.branch.tip
         raise CliError(
             f"The branch {self.name} of run {self.short} is gone from {self.branch.root}: "
-            f"git branch {self.name} {commit} brings it back"
+            f"git branch {self.name} {commit[:12]} brings it back"
         )
 
+    async def find_discarded(self) -> str:
+        """Return the commit of the branch when it was discarded last; empty if it was not."""
+        kept = f"{parked_prefix(self.id)}{DISCARDED}"
+        words = ("for-each-ref", "--sort=version:refname", "--format=%(objectname) %(refname)")
+        listed = (await self.repository.git(*words, parked_prefix(self.id))).splitlines()
+        discarded = [name for name, _, ref in (line.partition(" ") for line in listed) if _is_discarded(ref, kept)]
+        return discarded[-1] if discarded else ""
 
-def require_work(id: str, verb: str) -> RunWork:
-    """Return the run with that id and its branch. Raises CliError, SessionError."""
-    session = SessionStore(atomic_home()).find(id)
+
+def _is_discarded(ref: str, first: str) -> bool:
+    """Return whether a ref keeps a removed branch: the first one, or a numbered one."""
+    return ref == first or ref.removeprefix(f"{first}-").isdigit()
+
+
+def require_work(id: str | None, verb: str) -> RunWork:
+    """Return the run with that id and its branch; without an id the last run of this
+    folder. Raises CliError, SessionError, UsageError.
+    """
+    session = require_logged_run() if id is None else SessionStore(atomic_home()).find(id)
     if session.record.is_conversation:
         raise CliError(f"{session.id} is a conversation: there is no branch to {verb}")
     if not session.journal_path.is_file():
@@ -99,20 +114,25 @@ def refuse_running(work: RunWork, verb: str) -> None:
 
 async def refuse_checked_out(work: RunWork, verb: str) -> None:
     """Raise CliError if a checkout of the user is on the run's branch."""
-    if (await work.repository.head())[1] == work.branch.ref:
-        raise CliError(
-            f"Your checkout {work.repository.root} is on {work.name} itself: switch to another branch, then {verb}"
-        )
-    if await is_checked_out(work.repository, work.branch):
-        raise CliError(
-            f"{work.name} is checked out in another worktree (git worktree list shows which): "
-            f"switch it to another branch, then {verb}"
-        )
+    folder = await find_checkout(work.repository, work.name)
+    if folder is None:
+        return
+    if folder.resolve() == work.repository.root.resolve():
+        raise CliError(f"Your checkout {folder} is on {work.name} itself: switch to another branch, then {verb}")
+    raise CliError(
+        f"{work.name} is checked out in another worktree, {folder}: switch it to another branch, then {verb}"
+    )
+
+
+async def find_undone_of(work: RunWork) -> list[str]:
+    """Return the tasks that `atomic undo` has taken out of the run's branch."""
+    tip = await work.find_tip()
+    return sorted(await find_undone(work.repository, work.branch, work.id, tip)) if tip else []
 
 
 async def is_checked_out(repository: Repository, branch: RunBranch) -> bool:
     """Return whether any worktree of the repository is on the run's branch."""
-    return bool((await repository.git("for-each-ref", "--format=%(worktreepath)", branch.ref)).strip())
+    return await find_checkout(repository, branch.name) is not None
 
 
 def require_landed(work: RunWork, task: str) -> Landed:

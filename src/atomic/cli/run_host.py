@@ -16,10 +16,10 @@ from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import AtomicError, ExitCode, is_debugging, message_of
 from atomic.base.redaction import EventRedactor
 from atomic.cli import signals
-from atomic.cli.errors import exit_code_of
+from atomic.cli.errors import CliError, exit_code_of
 from atomic.cli.output import Output
 from atomic.cli.progress import TerminalUser, View, view_for
-from atomic.cli.streams import STDERR, STDIN, claim_stdout, tell
+from atomic.cli.streams import STDERR, STDIN, claimed_stdout, tell
 from atomic.cli.turn import recordable
 from atomic.cli.workflow_flags import config_of
 from atomic.config import read_duration, read_limit
@@ -31,6 +31,7 @@ from atomic.runs.events import RunEnded, WorkflowEvent, as_line
 from atomic.runs.executor import WorkflowRun
 from atomic.runs.host import Person
 from atomic.wiring import RunFlags
+from atomic.workflows.errors import UntrustedError
 
 MOST_UNWRITTEN = 1_000  # lines; with more the host stops reading, and the run joins its events
 _STOPS = {signal.SIGINT: Stop.INTERRUPT, signal.SIGTERM: Stop.TERMINATE, signal.SIGHUP: Stop.HANG_UP}
@@ -45,9 +46,17 @@ def read_flags(arguments: Arguments) -> RunFlags:
         caps=_caps(arguments),
         on_limit=arguments.value("--on-limit"),
         record=None if record is None else recordable(record),
+        park=arguments.has("--park"),
         trust=arguments.value("--trust"),
         config=config_of(arguments),
     )
+
+
+def is_quiet(arguments: Arguments) -> bool:
+    """Return whether only the result is wanted. Raises UsageError."""
+    if arguments.has("--quiet") and arguments.has("--json"):
+        raise UsageError("--quiet and --json exclude each other: choose one")
+    return arguments.has("--quiet")
 
 
 def _by_role(arguments: Arguments, flag: str) -> dict[str, str]:
@@ -111,22 +120,52 @@ HostedRun: TypeAlias = WorkflowRun | EndedRun
 Start = Callable[["Person | None"], Awaitable[HostedRun]]
 
 
-def host_run(start: Start, *, as_json: bool) -> int:
-    """Show a run until it ends, and return its exit code.
+def host_run(start: Start, *, as_json: bool, quiet: bool = False) -> int:
+    """Show a run until it ends, and return its exit code. With `quiet` show its result
+    and what goes wrong.
 
-    Errors are shown, not raised.
+    Errors are shown, not raised. At a terminal the user is asked about code that is not
+    trusted, and the run starts after a yes.
     """
-    return signals.run(lambda stop: RunHost(stop, as_json=as_json).run(start))
+    with claimed_stdout() as stdout:
+        while True:
+            refused: list[UntrustedError] = []
+            code = signals.run(
+                lambda stop: RunHost(stop, stdout, as_json=as_json, quiet=quiet, refused=refused).run(start)  # noqa: B023
+            )
+            if not refused:
+                return code
+            from atomic.cli.trust import may_run_now
+
+            try:
+                if not may_run_now(refused[0]):
+                    return code
+            except CliError as error:
+                tell(str(error))
+                return error.exit_code
 
 
 class RunHost:
-    """Shows the events of a run and handles signals."""
+    """Shows the events of a run and handles signals.
 
-    def __init__(self, stop: signals.Stop, *, as_json: bool) -> None:
+    It adds a refusal that the user can lift at the terminal to `refused`, instead of
+    showing it.
+    """
+
+    def __init__(
+        self,
+        stop: signals.Stop,
+        stdout: int,
+        *,
+        as_json: bool,
+        quiet: bool = False,
+        refused: list[UntrustedError] | None = None,
+    ) -> None:
+        self._refused = refused
         self._stop = stop
         self._as_json = as_json
-        self._out = Output(claim_stdout()) if as_json else Output()
-        self._view: View = view_for(self._out, as_json=as_json)
+        self._out = Output(stdout)
+        self._view: View = view_for(self._out, as_json=as_json, quiet=quiet)
 
     async def run(self, start: Start) -> int:
         """Start a run, show it until it ends, and return its exit code."""
@@ -139,10 +178,17 @@ class RunHost:
         return code
 
     async def _attempt(self, start: Start) -> int:
+        user = self._user()
         try:
-            run = await start(self._user())
+            run = await start(user)
             self._stop.act = lambda: run.stop(_STOPS[signal.Signals(self._stop.number or signal.SIGINT)])
             return await self._watch(run)
+        except UntrustedError as error:
+            if self._refused is None or error.given is not None or not isinstance(user, TerminalUser):
+                self._view.refuse(str(error), error.exit_code)
+            else:
+                self._refused.append(error)
+            return error.exit_code
         except Exception as error:  # a program that reads JSON gets internal errors too
             if is_debugging() and not isinstance(error, AtomicError):
                 raise

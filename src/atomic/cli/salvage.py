@@ -17,7 +17,7 @@ from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode, did_you_mean
 from atomic.base.terminal import one_line
 from atomic.cli.errors import CliError
-from atomic.cli.parked import restore_parked, show_parked
+from atomic.cli.parked import park_left, restore_parked, show_parked
 from atomic.cli.resume import require_session
 from atomic.cli.run_branches import RunWork, work_of
 from atomic.cli.streams import confirmed, put
@@ -55,6 +55,7 @@ def _salvage_parked(work: RunWork, words: Sequence[str], arguments: Arguments) -
     if arguments.has("--force"):
         raise UsageError(f"--force is not for run {work.id}: it has a branch, and has not changed your files")
     to = arguments.value("--to")
+    park_left(work)
     if not words:
         if to is not None:
             raise UsageError(f"--to needs a TASK: atomic salvage {work.short} lists what is parked")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -17,19 +17,22 @@ from atomic.base.errors import ExitCode
 from atomic.base.terminal import harmless, one_line
 from atomic.base.text import cut, duration, pad, table, width
 from atomic.base.untrusted_files import open_regular, read_bounded_text
-from atomic.cli.streams import json_line, put, put_table, screen_width, tell
+from atomic.base.usage import dollars
+from atomic.cli.errors import CliError
+from atomic.cli.progress import printed
+from atomic.cli.streams import STDOUT, json_line, put, put_table, screen_width, tell
 from atomic.config import atomic_home, find_project
 from atomic.graph import JournalError
-from atomic.runs.spending import Amount, read_past
+from atomic.runs.results import read_result
+from atomic.runs.spending import Amount, read_killed, read_past
 from atomic.sessions.facts import read_facts
 from atomic.sessions.history import History, StepLook, read_history
 from atomic.sessions.html import page_of
-from atomic.sessions.model import Cost, SessionRecord, SessionStatus
+from atomic.sessions.model import SessionRecord, SessionStatus
 from atomic.sessions.report import (
     RESUMABLE,
     TimelineRow,
     bar,
-    dollars,
     facts_of,
     next_command,
     report_of,
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 200  # of a timeline in text; --json has all
 CANCELLED = "This run was cancelled for good (atomic stop --cancel): it cannot be resumed."
+NO_RUNS_HERE = 'No runs of this folder yet: atomic ralph "GOAL" starts one, atomic ps shows those of all folders\n'
+NO_RUNS = 'No runs yet. Start one with atomic ralph "GOAL", or watch one without an agent: atomic demo\n'
 MAX_REPORT_BYTES = 64 * 1024 * 1024
 _NAME_COLUMNS = 28
 _BAR_COLUMNS = 40
@@ -51,15 +56,26 @@ _DEFAULT_COLUMNS = 100
 _MARKS = {"running": "▶", "interrupted": "▶", "failed": "✗", "paused": "‖", "blocked": "‖", "completed": "✓"}
 
 
+def show_status(arguments: Arguments) -> int:
+    """Print the runs of this project, or one run."""
+    return show_session(arguments) if arguments.words else _list(arguments, here=True)
+
+
 def list_sessions(arguments: Arguments) -> int:
     """Print all sessions, newest first."""
+    return _list(arguments, here=arguments.has("--project"))
+
+
+def _list(arguments: Arguments, *, here: bool) -> int:
     status = arguments.value("--status")
     store = SessionStore(atomic_home())
     records = [_with_cost_of_journal(record, store.place_of(record.id)) for record in store.list()]
-    empty = "No run matches: atomic sessions list shows all.\n" if records else "No runs yet.\n"
+    empty = NO_RUNS
+    if records:
+        empty = "No run matches: atomic ps shows all.\n" if status is not None else NO_RUNS_HERE
     if status is not None:
         records = [record for record in records if record.status == status]
-    if arguments.has("--project"):
+    if here:
         project = str(find_project())
         records = [record for record in records if record.project == project]
     if arguments.has("--json"):
@@ -70,8 +86,11 @@ def list_sessions(arguments: Arguments) -> int:
     for record in records:
         id = record.id[:8] if prefixes[record.id[:8]] == 1 else record.id
         started = time_text(record.created_at)[:16]
-        cost = dollars(record.cost.usd) if record.cost.usd else ""
-        rows.append((id, record.status, started, cost, record.workflow, record.prompt or record.reason))
+        cost = dollars(record.cost.usd, is_incomplete=record.cost.is_incomplete) if record.cost.usd else ""
+        what = record.prompt or record.reason
+        if record.wake_at is not None:
+            what = f"wakes at {time_text(record.wake_at)[:16]}: {what}"
+        rows.append((id, record.status, started, cost, record.workflow, what))
     put_table(rows, empty=empty)
     return ExitCode.DONE
 
@@ -87,9 +106,10 @@ def _with_cost_of_journal(record: SessionRecord, folder: Path) -> SessionRecord:
         spent = read_past(read_facts(journal, record.id)).spent
     except JournalError:  # a resume reports it
         return record
-    if spent.amount == Amount():  # a run of an older version has its cost only in the record
+    # A run of an older version has its cost only in the record.
+    if spent.amount == Amount() and not spent.is_incomplete:
         return record
-    return msgspec.structs.replace(record, cost=Cost(spent.known_usd, spent.input_tokens, spent.output_tokens))
+    return msgspec.structs.replace(record, cost=spent.cost)
 
 
 def show_session(arguments: Arguments) -> int:
@@ -119,12 +139,12 @@ def show_session(arguments: Arguments) -> int:
 
 def _show_page(session: Session, history: History, file: str | None = None) -> int:
     """Print a session as an HTML page, or write it to a new file."""
-    graph = _load_graph(history.record)
+    drawing = _load_graph(history)
     svg = ""
     marks: Mapping[str, str] = {}
-    if graph is not None:
-        svg = graph.svg()
-        marks = _marks(_steps_by_node(history, graph))
+    if drawing is not None:
+        svg = drawing.graph.svg()
+        marks = _marks(_steps_by_node(history, drawing))
     page = page_of(history, svg=svg, report=_report(session, history), marks=marks)
     if file is None:
         put(page)
@@ -146,9 +166,35 @@ def report_session(arguments: Arguments) -> int:
     return ExitCode.DONE
 
 
+def print_result(arguments: Arguments) -> int:
+    """Print the result of a run that has ended: a text as it is, other data as JSON."""
+    session = SessionStore(atomic_home()).find(arguments.words[0])
+    record = shown(session.record)
+    result = read_result(session)
+    if result is not None:
+        put(printed(result, to_terminal=os.isatty(STDOUT)))
+        return ExitCode.DONE
+    if record.status in (SessionStatus.COMPLETED, SessionStatus.CHAT):
+        tell(f"{session.id} has returned nothing")
+        return ExitCode.DONE
+    raise CliError(f"{session.id} has no result: it is {record.status}", ExitCode.FAILED)
+
+
 def _read(id: str) -> tuple[Session, History]:
     session = SessionStore(atomic_home()).find(id)
-    return session, read_history(session, _with_cost_of_journal(shown(session.record), session.dir))
+    history = read_history(session, _with_cost_of_journal(shown(session.record), session.dir))
+    return session, with_killed(session, history)
+
+
+def with_killed(session: Session, history: History) -> History:
+    """Return the history with the calls that ended when Atomic was killed."""
+    if session.is_owned or not session.journal_path.is_file():
+        return history
+    try:
+        killed = read_killed(read_facts(session.journal_path, session.id))
+    except JournalError:  # the history reports it
+        return history
+    return msgspec.structs.replace(history, killed=killed)
 
 
 def _report(session: Session, history: History) -> str:
@@ -156,7 +202,28 @@ def _report(session: Session, history: History) -> str:
         report = read_bounded_text(session.dir / "report.md", MAX_REPORT_BYTES)
     except OSError:  # missing, or not a regular file
         return report_of(history)
-    return cancelled_report(report) if history.record.status is SessionStatus.CANCELLED else report
+    if history.record.status is SessionStatus.CANCELLED:
+        return cancelled_report(report)
+    return f"{_undone_note(session)}{report}"
+
+
+def _undone_note(session: Session) -> str:
+    """Return what `atomic undo` has changed since the report was written; often nothing."""
+    import asyncio
+
+    from atomic.cli.errors import CliError
+    from atomic.cli.run_branches import find_undone_of, require_work
+    from atomic.git import GitError
+
+    try:
+        undone = asyncio.run(find_undone_of(require_work(session.id, "read")))
+    except (CliError, GitError):  # a run without a branch, or its repository is gone
+        return ""
+    if not undone:
+        return ""
+    named = f"Task {undone[0]} was" if len(undone) == 1 else f"Tasks {', '.join(undone)} were"
+    rest = "its changes are not on the branch, and no check of this report has run on the rest"
+    return f"> **{named} undone** (`atomic undo`) after this report was written: {rest}.\n\n"
 
 
 def cancelled_report(report: str) -> str:
@@ -204,10 +271,10 @@ def _drawing(history: History, columns: int) -> str:
     if history.record.is_conversation:
         return ""
     lines: list[str] = []
-    graph = _load_graph(history.record)
-    if graph is not None:
-        signs = {node: mark[0] for node, mark in _marks(_steps_by_node(history, graph)).items()}
-        lines += [*graph.draw(columns, signs=signs).rstrip("\n").split("\n"), ""]
+    drawing = _load_graph(history)
+    if drawing is not None:
+        signs = {node: mark[0] for node, mark in _marks(_steps_by_node(history, drawing)).items()}
+        lines += [*drawing.graph.draw(columns, signs=signs).rstrip("\n").split("\n"), ""]
     if not history.steps:
         return "\n".join([*lines, "Nothing has run yet."])
     lines.append("What ran")
@@ -232,35 +299,60 @@ def _marks(steps: Iterable[tuple[str, StepLook]]) -> dict[str, str]:
     return marks
 
 
-def _steps_by_node(history: History, graph: CompiledGraph[Any]) -> Iterator[tuple[str, StepLook]]:
+def _steps_by_node(history: History, drawing: _Drawing) -> Iterator[tuple[str, StepLook]]:
     """Return each step with its node in the drawing.
 
     A map or a task loop runs a node once per item.
     """
-    ids = set(graph.node_ids)
+    ids = set(drawing.graph.node_ids)
     patterns = {id: re.compile("/".join(rf"{re.escape(part)}(\[.*\])?" for part in id.split("/"))) for id in ids}
     for step in history.steps:
+        if step.node in drawing.nodes:
+            yield drawing.nodes[step.node], step
+            continue
         found = (id for id, pattern in patterns.items() if step.node not in ids and pattern.fullmatch(step.node))
         yield next(found, step.node), step
 
 
-def _load_graph(record: SessionRecord) -> CompiledGraph[Any] | None:
-    """Return the graph of the run's workflow.
+class _Drawing(NamedTuple):
+    """What is drawn of a run's workflow, and the node of each step of a function."""
+
+    graph: CompiledGraph[Any]
+    nodes: Mapping[str, str]
+
+
+def _load_graph(history: History) -> _Drawing | None:
+    """Return the graph of the run's workflow; of a function, a drawing of the steps of
+    this run.
 
     None if it cannot be loaded or is not trusted.
     """
+    from atomic.graph import FunctionWorkflow
+    from atomic.graph.engine.function import drawn_steps
     from atomic.loading.catalog import WorkflowCatalog
+    from atomic.workflows.definition import WorkflowSource
     from atomic.workflows.errors import UntrustedError, WorkflowLoadError
 
+    record = history.record
     if not record.project or not os.path.isdir(record.project):
         return None
-    definition = WorkflowCatalog(Path(record.project)).find(record.workflow)
+    catalog = WorkflowCatalog(Path(record.project))
+    if record.workflow_source == WorkflowSource.FILE:
+        definition = catalog.find_typed(record.workflow_path)
+        if definition is None or definition.sha256 != record.workflow_sha256:
+            return None
+    else:
+        definition = catalog.find(record.workflow)
     if definition is None:
         return None
     try:
-        return definition.load().graph
+        graph = definition.load().graph
     except (UntrustedError, WorkflowLoadError):
         return None
+    if isinstance(graph, FunctionWorkflow):
+        drawn = drawn_steps(step.node for step in history.steps)
+        return _Drawing(graph.sketch_of(drawn.values()), drawn)
+    return None if graph is None else _Drawing(graph, {})
 
 
 def _timeline(rows: Sequence[TimelineRow], columns: int) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
@@ -20,6 +21,7 @@ TWICE_SECONDS = 1.0
 # A wrapper that passes Ctrl+C on delivers two signals for one keypress. No user is that
 # quick.
 ONE_KEYPRESS_SECONDS = 0.05
+_LEFT_SECONDS = 5.0  # for tasks that are cancelled when the work is over
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -83,10 +85,13 @@ def run(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
         for number in _handled():
             loop.add_signal_handler(number, stop.handle, number)
         try:
-            return await work(stop)
+            code = await work(stop)
+            await _end_what_is_left(code)
+            return code
         except asyncio.CancelledError:
             if stop.number is None:
                 raise
+            await _end_what_is_left(stop.exit_code)
             return stop.exit_code
         finally:
             for number in _handled():
@@ -97,6 +102,20 @@ def run(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
             atexit.register(signal.pthread_sigmask, signal.SIG_BLOCK, _SIGNALS)
 
     return asyncio.run(main())
+
+
+async def _end_what_is_left(code: int) -> None:
+    """Cancel the tasks that the work has left, or end the process without them.
+
+    Code of a workflow may catch each cancellation; asyncio would wait without a limit.
+    """
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left and (await asyncio.wait(left, timeout=_LEFT_SECONDS))[1]:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # guards end the child processes
 
 
 def _exit(number: int, frame: FrameType | None) -> None:

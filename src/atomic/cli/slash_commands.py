@@ -10,12 +10,11 @@ import msgspec
 
 from atomic.base.arguments import UsageError
 from atomic.base.errors import ExitCode
-from atomic.base.flags import flag_in_prompt
-from atomic.base.terminal import harmless
+from atomic.base.terminal import harmless, one_line
 from atomic.cli import signals
 from atomic.cli.parallel_agents import ParallelHost
 from atomic.cli.signals import Stop
-from atomic.cli.streams import screen_width, tell
+from atomic.cli.streams import claimed_stdout, screen_width, tell
 from atomic.cli.turn import Host, Prompt, TurnHost, TurnRequest, recordable
 from atomic.cli.verbs import VERBS
 from atomic.commands import (
@@ -120,23 +119,28 @@ class HeadlessContext(LimitedContext):
     async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
         """Run it as `atomic run` does."""
         from atomic.cli.help import verb_help
+        from atomic.cli.prompt_flags import check_prompt
         from atomic.cli.run import start_run
-        from atomic.cli.run_host import RunHost, read_flags
+        from atomic.cli.run_host import RunHost, is_quiet, read_flags
 
         call = WorkflowCall(self._project.workflows.definition(name), arguments)
         typed = call.arguments
         if typed.has("--help"):
-            self.show(verb_help(VERBS["run"], typed.flags))
+            self.show(
+                verb_help(VERBS["run"], typed.flags, (call.definition.name, one_line(call.definition.description)))
+            )
             return
-        if not typed.is_marked and (warning := flag_in_prompt(call.prompt_words, typed.flags)):
-            tell(f"warning: {warning}")
+        if not typed.is_marked:
+            check_prompt(call.prompt_words, typed.flags)
 
         async def start(person: Person | None) -> HostedRun:
             text = "\n\n".join(part for part in (call.prompt, attached) if part)
             return await start_run(name, text, typed.value("--resume"), self._over_request(read_flags(typed)), person)
 
-        runs = RunHost(self._stop, as_json=self._request.output != "text" or typed.has("--json"))
-        self.exit_code = await runs.run(start)
+        as_json = self._request.output != "text" or typed.has("--json")
+        with claimed_stdout() as stdout:
+            host = RunHost(self._stop, stdout, as_json=as_json, quiet=is_quiet(typed))
+            self.exit_code = await host.run(start)
 
     async def sessions(self) -> Sequence[SessionSummary]:
         from atomic.config import atomic_home
@@ -153,7 +157,9 @@ class HeadlessContext(LimitedContext):
         async def start(person: Person | None) -> HostedRun:
             return await resume_run(require_session(id), self._over_request(RunFlags()), person)
 
-        self.exit_code = await RunHost(self._stop, as_json=self._request.output != "text").run(start)
+        with claimed_stdout() as stdout:
+            host = RunHost(self._stop, stdout, as_json=self._request.output != "text")
+            self.exit_code = await host.run(start)
 
     async def run_branch_verb(self, verb: str, words: Sequence[str]) -> None:
         command = " ".join(("atomic", verb, *(words or ("ID",))))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 
 from atomic.base.terminal import escaped_json, harmless, one_line
 
@@ -28,12 +29,26 @@ def claim_stdout() -> int:
     """Return a private copy of standard output, and send all other output to standard
     error.
 
-    A program that reads our JSON must not find output of a workflow's code in it.
+    A program that reads our JSON, or the result of a run, must not find output of a
+    workflow's code in it.
     """
     ours = os.dup(STDOUT)
     os.dup2(STDERR, STDOUT)
     sys.stdout = sys.stderr
     return ours
+
+
+@contextmanager
+def claimed_stdout() -> Generator[int]:
+    """Claim standard output, and give it back at the end."""
+    before = sys.stdout
+    ours = claim_stdout()
+    try:
+        yield ours
+    finally:
+        os.dup2(ours, STDOUT)
+        os.close(ours)
+        sys.stdout = before
 
 
 def json_line(data: object) -> str:
@@ -49,14 +64,14 @@ def message(text: str) -> str:
     return f"atomic: {one_line(sentence)}{harmless(mark + diff)}\n"
 
 
-def screen_width() -> int | None:
-    """Return the columns of the terminal at standard output, or None without a
-    terminal.
+def screen_width(number: int = STDOUT) -> int | None:
+    """Return the columns of the terminal at standard output, or at another file
+    descriptor. None without a terminal.
     """
-    if not os.isatty(STDOUT):
+    if not os.isatty(number):
         return None
     try:
-        return os.get_terminal_size(STDOUT).columns or 80  # some terminals report 0
+        return os.get_terminal_size(number).columns or 80  # some terminals report 0
     except OSError:
         return 80
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 
+from atomic.base.json_schema import sketch
 from atomic.base.terminal import harmless, one_line
 from atomic.cli.output import Output
 from atomic.cli.streams import STDIN, has_terminal
@@ -73,12 +74,14 @@ def question_text(question: Question) -> str:
     for number, option in enumerate(question.options, 1):
         description = f" - {one_line(option.description)}" if option.description else ""
         lines.append(f"  {number}. {one_line(option.label)}{description}")
+    if question.returns is not None:
+        lines.append(f"  {one_line(sketch(question.described().returns))}")
     return "\n".join(lines) + "\n"
 
 
 def answer_prompt(question: Question) -> str:
     """Return the prompt of the answer: its form, and the default."""
-    how = "answer"
+    how = "answer" if question.returns is None else "answer as JSON"
     if question.options:
         how = "numbers, with commas between them" if question.multi_select else "number, or an answer of your own"
     return f"{how}> " if question.default is None else f"{how} [{one_line(question.default)}]> "

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
@@ -13,7 +14,7 @@ from atomic.cli.errors import CliError
 from atomic.cli.streams import STDERR, STDIN, confirmed, has_terminal, json_line, put, tell, write
 from atomic.loading import trust
 from atomic.loading.trust import ChangeKind, ItemChange, Snapshot, visible
-from atomic.workflows.errors import TrustError
+from atomic.workflows.errors import TrustError, UntrustedError
 
 MAX_LINES = 400  # of one file in the question; `--show` has all of them, and a check is never cut
 MAX_COLUMNS = 1000  # of one line in the question
@@ -68,15 +69,54 @@ def _ask(snapshot: Snapshot) -> int:
     if not has_terminal():
         how = f"see it: atomic trust --show; approve it: atomic trust {snapshot.hash}"
         raise CliError(f"there is no terminal to ask in ({how})", ExitCode.UNTRUSTED)
-    import termios
-
     write(STDERR, "".join(f"{line}\n" for line in _description(snapshot, max_lines=MAX_LINES)))
-    with suppress(termios.error):
-        termios.tcflush(STDIN, termios.TCIFLUSH)  # text typed before the question does not answer it
+    _forget_typed_text()
     if not confirmed("Let exactly this run from now on? [y/N] "):
         tell("nothing was approved")
         return ExitCode.UNTRUSTED
     return _approve(snapshot)
+
+
+def may_run_now(error: UntrustedError) -> bool:
+    """Show the user at the terminal what a command would run, and ask.
+
+    After a yes it is approved. Raises CliError if it cannot be.
+    """
+    snapshot = trust.look(Path(error.project))
+    if snapshot.trusted:
+        return True
+    if trust.has_changed(snapshot):
+        lines = _changes_since_approval(snapshot)
+    else:
+        lines = _description(snapshot, max_lines=MAX_LINES)
+    write(STDERR, "".join(f"{line}\n" for line in lines))
+    _forget_typed_text()
+    if not confirmed("Let exactly this run, now and from now on? [y/N] "):
+        tell("nothing was approved, and nothing was started")
+        return False
+    _approve(snapshot)
+    return True
+
+
+def _changes_since_approval(snapshot: Snapshot) -> Iterator[str]:
+    approval = snapshot.approval
+    assert approval is not None
+    yield f"{visible(snapshot.project)} has changed since you approved it ({visible(approval.approved_at)}):"
+    changed = [one for one in trust.changes(snapshot) if one.change is not ChangeKind.UNCHANGED]
+    for one in changed:
+        yield f"  {_MARKS[one.change]} {trust.name_of(one)}: {trust.note_of(one, snapshot)}"
+    for one in changed:
+        if trust.command_of(one) is None:
+            yield from _diff(one, MAX_LINES)
+    yield ""
+
+
+def _forget_typed_text() -> None:
+    """Make text that was typed before a question not answer it."""
+    import termios
+
+    with suppress(termios.error):
+        termios.tcflush(STDIN, termios.TCIFLUSH)
 
 
 def _as_json(snapshot: Snapshot) -> str:

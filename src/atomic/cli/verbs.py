@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from atomic.base.arguments import Arguments, UsageError
-from atomic.base.flags import HELP, HOW, LINES, RUN, TRUST, Flag
+from atomic.base.flags import AGENT, EVERY, HELP, HOW, LINES, RUN, TRUST, Flag
 
 TYPE_CHECKING = False  # typing itself would cost every start
 if TYPE_CHECKING:
     from atomic.cli.workflow_flags import Find
 
-_AGENT = Flag("-a", "--agent", value="AGENT", help="claude, opencode, copilot, acp:NAME or replay:FILE")
+_AGENT = Flag("-a", "--agent", value="AGENT", help=AGENT)
 _JSON = Flag("--json", help="for programs: JSON on standard output")
 
 TURN = (
@@ -24,17 +24,19 @@ TURN = (
         choices=("text", "json", "stream-json"),
         help="text (as it comes), json (one object at the end), stream-json (one event per line)",
     ),
+    Flag("--json", help="the same as --output json"),
     Flag("--record", value="FILE", help="record the agent's events to a file that replay:FILE plays"),
 )
 THEMES = ("dark", "light", "ansi", "contrast")
 CHAT = (
     Flag("--theme", value="THEME", choices=THEMES, help="dark, light, ansi (the terminal's own colours) or contrast"),
     Flag("--resume", value="ID", help="continue a conversation"),
+    Flag("-c", "--continue", help="continue the last conversation in this folder"),
     Flag("--plain", help="plain lines, for screen readers and simple terminals"),
     Flag("--web", help="show the screen in a browser on this machine"),
     Flag("--port", value="PORT", help="the port of --web (default: any free one)"),
 )
-VERSION = Flag("--version", help="print the version of Atomic")
+VERSION = Flag("-V", "--version", help="print the version of Atomic")
 TOP = (*TURN, *CHAT, VERSION, HELP)
 
 
@@ -49,7 +51,7 @@ class Verb:
     optional, `NAME...` if there can be several. `run` names its function as
     `module:function` of this package, so that `--help` and `--version` import none of
     them. `workflow` finds the workflow that an argument names; the verb also takes the
-    flags of that workflow.
+    flags of that workflow. A shorthand has the words that it `stands_for` instead.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Verb:
         verbs: Sequence[Verb] = (),
         default: str = "",
         workflow: Callable[[Sequence[str]], Find] | None = None,
+        stands_for: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.path = name  # with the name of its group
@@ -73,6 +76,7 @@ class Verb:
         self.verbs = {verb.name: verb for verb in verbs}
         self.default = default
         self.workflow = workflow
+        self.stands_for = stands_for
         for verb in verbs:
             verb.path = f"{name} {verb.name}"
 
@@ -86,7 +90,7 @@ class Verb:
     @property
     def resumes(self) -> bool:
         """Return whether the first argument is a run to continue."""
-        return self.workflow is not None and self.words[:1] == ("ID",)
+        return self.workflow is not None and self.words[0].strip("[]") == "ID"
 
     @property
     def leading(self) -> int | None:
@@ -101,11 +105,15 @@ class Verb:
             takes = (*takes[:-1], "[flags]", PROMPT)
         return " ".join(("atomic", self.path, *takes))
 
+    @property
+    def needed(self) -> list[str]:
+        """Return the arguments that must be given."""
+        return [word for word in self.words if not word.startswith("[")]
+
     def check(self, words: Sequence[str]) -> None:
         """Raise UsageError for missing or extra arguments."""
-        needed = [word for word in self.words if not word.startswith("[")]
-        if len(words) < len(needed):
-            missing = needed[len(words)].strip(".")
+        if len(words) < len(self.needed):
+            missing = self.needed[len(words)].strip(".")
             article = "an" if missing[0] in "AEIO" else "a"
             raise UsageError(f"atomic {self.path} needs {article} {missing}: {self.usage}")
         takes_many = any("..." in word for word in self.words)
@@ -125,6 +133,14 @@ def _workflow_of_session(words: Sequence[str]) -> Find:
     return find_workflow
 
 
+def expand(words: Sequence[str]) -> list[str]:
+    """Return a command line with its shorthand replaced."""
+    verb = VERBS.get(words[0]) if words else None
+    if verb is None or not verb.stands_for:
+        return [*words]
+    return [*verb.stands_for, *words[1:]]
+
+
 _STATUSES = ("running", "paused", "completed", "failed", "cancelled", "blocked", "chat", "interrupted")
 _STATUS = Flag("--status", value="STATUS", choices=_STATUSES, help="only runs with this status")
 _SESSIONS = (
@@ -142,6 +158,7 @@ _SESSIONS = (
         run="sessions:show_session",
     ),
     Verb("report", "print the report of a run", words=("ID",), run="sessions:report_session"),
+    Verb("result", "print what the workflow of a run has returned", words=("ID",), run="sessions:print_result"),
     Verb("export", "write a run to one archive, without secrets", words=("ID", "FILE"), run="archive:export_session"),
     Verb(
         "prune",
@@ -173,13 +190,35 @@ _WORKFLOWS = (
     Verb(
         "show", "show one workflow: description, file, flags", (_JSON,), words=("NAME",), run="workflows:show_workflow"
     ),
-    Verb("check", "load all workflows and list every problem", (TRUST,), run="workflows:check_workflows"),
+    Verb(
+        "check",
+        "load all workflows and list every problem",
+        (
+            Flag("--runs", help="also list the runs of this folder that the present code cannot continue, and why"),
+            TRUST,
+        ),
+        run="workflows:check_workflows",
+    ),
     Verb(
         "graph",
         "draw a workflow",
         (Flag("--mermaid", help="as Mermaid text"), Flag("--svg", help="as SVG"), TRUST),
         words=("NAME",),
         run="workflows:draw_workflow",
+    ),
+    Verb(
+        "dev",
+        "check a workflow and run it on a recording at each save",
+        (Flag("--recording", value="FILE", help="what its agents do; default: NAME.jsonl next to the workflow"),),
+        words=("NAME", PROMPT),
+        run="workflow_dev:dev_workflow",
+    ),
+    Verb(
+        "add",
+        "add a workflow from a file, a folder or a git repository",
+        (Flag("--trust", value="HASH", help="add the file with this hash without a question"),),
+        words=("PATH|URL[@REF]", "[NAME]"),
+        run="workflows_add:add_workflow",
     ),
     Verb("new", "write a starter file for a workflow", words=("NAME",), run="workflows:new_workflow"),
 )
@@ -196,9 +235,30 @@ _ENTITIES = (
 _MCP = (Verb("list", "list all configured servers, and where", (_JSON,), run="mcp:list_servers"),)
 
 _CHAT = (_AGENT, *(flag for flag in TURN if flag.name in ("--model", "--record")), *CHAT)
-VERBS = {
-    verb.name: verb
-    for verb in (
+GROUPS: dict[str, tuple[Verb, ...]] = {
+    "Start": (
+        Verb(
+            "ralph",
+            "work on a goal until it is done, tested and reviewed",
+            words=(PROMPT,),
+            stands_for=("run", "ralph"),
+        ),
+        Verb(
+            "run",
+            "run a workflow, or a file by its path; alone: list them",
+            (*RUN, EVERY),
+            words=("[WORKFLOW]", PROMPT),
+            run="run:run_command",
+            workflow=_workflow_to_run,
+        ),
+        Verb(
+            "resume",
+            "continue a run; without an ID the last one of this folder",
+            HOW,
+            words=("[ID]",),
+            run="resume:resume_command",
+            workflow=_workflow_of_session,
+        ),
         Verb(
             "chat",
             "talk to an agent on the screen (also: atomic)",
@@ -206,32 +266,64 @@ VERBS = {
             words=(PROMPT,),
             run="chat:run_chat",
         ),
+        Verb("demo", "watch a run without an agent: real files, commits and tests", run="demo:run_demo"),
+    ),
+    "Watch and steer": (
         Verb(
-            "run", "run a workflow", RUN, words=("WORKFLOW", PROMPT), run="run:run_command", workflow=_workflow_to_run
+            "status",
+            "list the runs of this project, or show one run",
+            (_JSON,),
+            words=("[ID]",),
+            run="sessions:show_status",
         ),
+        Verb("ps", "list all runs, newest first: atomic sessions list", stands_for=("sessions", "list")),
         Verb(
-            "resume", "continue a run", HOW, words=("ID",), run="resume:resume_command", workflow=_workflow_of_session
+            "logs",
+            "print the events of a run, by default of the last one here",
+            (Flag("-f", "--follow", help="also print new ones until the run ends"), LINES),
+            words=("[ID]",),
+            run="attach:logs_command",
         ),
+        Verb("attach", "watch a run in another terminal", (LINES,), words=("[ID]",), run="attach:attach_command"),
         Verb(
             "answer",
             "answer a run's question and continue it",
             (*HOW, Flag("--no-resume", help="only save the answer")),
-            words=("ID", "[QUESTION]", "ANSWER"),
+            words=("[ID]", "[QUESTION]", "ANSWER"),
             run="answer:answer_command",
             workflow=_workflow_of_session,
+        ),
+        Verb(
+            "signal",
+            "send a signal to a run, and continue it if it waits for that",
+            (*HOW, Flag("--no-resume", help="only save the signal")),
+            words=("ID", "NAME", "[JSON]"),
+            run="send_signal:signal_command",
+            workflow=_workflow_of_session,
+        ),
+        Verb(
+            "wake",
+            "continue all runs that are due: parked, answered or signalled",
+            (
+                Flag("--parallel", value="N", help="continue N runs at once (default 1)"),
+                Flag("--dry-run", help="only show which runs are due"),
+                LINES,
+            ),
+            run="wake:wake_command",
         ),
         Verb(
             "stop",
             "pause a run in another terminal",
             (Flag("--cancel", help="end it for good: it cannot be resumed"),),
-            words=("ID",),
+            words=("[ID]",),
             run="stop:stop_command",
         ),
+        Verb("sessions", "list, show, export and delete runs", verbs=_SESSIONS, default="list"),
         Verb(
             "diff",
             "show what a run, or one of its tasks, has changed",
             (_JSON,),
-            words=("ID", "[TASK]"),
+            words=("[ID]", "[TASK]"),
             run="diff:diff_command",
         ),
         Verb(
@@ -239,12 +331,16 @@ VERBS = {
             "merge a run's branch into your branch",
             (
                 Flag("--squash", help="as one commit, with the tasks in its message"),
-                Flag("--fix", help="if your branch has moved: check the merge, and let a fixer resolve what fails"),
+                Flag(
+                    "--fix",
+                    help="after a move of your branch or an undo: check the merge, and let a fixer resolve what fails",
+                ),
+                Flag("--unchecked", help="merge without a check although a task was undone"),
             ),
-            words=("ID",),
+            words=("[ID]",),
             run="accept:accept_command",
         ),
-        Verb("undo", "take a task back out of a run's branch", words=("ID", "TASK"), run="undo:undo_command"),
+        Verb("undo", "take a task back out of a run's branch", words=("[ID]", "TASK"), run="undo:undo_command"),
         Verb(
             "discard",
             "remove a run's branch; atomic salvage can still restore it",
@@ -263,7 +359,8 @@ VERBS = {
             words=("ID", "[TASK|PATH...]"),
             run="salvage:salvage_command",
         ),
-        Verb("attach", "watch a run in another terminal", (LINES,), words=("ID",), run="attach:attach_command"),
+    ),
+    "Build workflows": (
         Verb("workflows", "list, check, draw and create workflows", verbs=_WORKFLOWS, default="list"),
         Verb(
             "trust",
@@ -276,8 +373,6 @@ VERBS = {
             words=("[HASH]",),
             run="trust:run_trust",
         ),
-        Verb("entities", "list commands, skills and agents of every tool", verbs=_ENTITIES, default="list"),
-        Verb("sessions", "list, show, export and delete runs", verbs=_SESSIONS, default="list"),
         Verb("tasks", "show, check and convert task lists", verbs=_TASKS, default="show"),
         Verb(
             "replay",
@@ -290,12 +385,38 @@ VERBS = {
             words=("FILE",),
             run="replay:run_replay",
         ),
-        Verb("demo", "watch a run without an agent: real files, commits and tests", run="demo:run_demo"),
+        Verb("entities", "list commands, skills and agents of every tool", verbs=_ENTITIES, default="list"),
+    ),
+    "Set up": (
         Verb("init", "create .atomic/ with a configuration and an example", run="init:init_project"),
-        Verb("config", "show all settings, and where each one is set", (_JSON,), run="config:show_config"),
-        Verb("completion", "print the completion script for a shell", words=("SHELL",), run="completion:print_script"),
-        Verb("mcp", "list the MCP servers of every tool", verbs=_MCP, default="list"),
-        Verb("models", "list the models of an agent", (_AGENT, _JSON), run="models:run_models"),
+        Verb(
+            "schema",
+            "print the JSON Schema of a file or of the events",
+            words=("[SCHEMA]",),
+            run="schema:print_schema",
+        ),
+        Verb("login", "start an agent's own login", words=("AGENT",), run="login:login_command"),
         Verb("doctor", "show which agents work here, and what the others need", (_JSON,), run="doctor:run_doctor"),
-    )
+        Verb("models", "list the models of an agent", (_AGENT, _JSON), run="models:run_models"),
+        Verb("config", "show all settings, and where each one is set", (_JSON,), run="config:show_config"),
+        Verb("mcp", "list the MCP servers of every tool", verbs=_MCP, default="list"),
+        Verb(
+            "completion",
+            "print or install the completion of bash, zsh or fish",
+            (
+                Flag("--install", help="write it to where the shell looks for it, and show what changes"),
+                Flag("--dry-run", help="with --install: only show what would change"),
+            ),
+            words=("[SHELL]",),
+            run="completion:print_script",
+        ),
+        Verb(
+            "help",
+            "show the help of a command, such as run or sessions list",
+            words=("[VERB...]",),
+            run="help:show_help",
+        ),
+        Verb("version", "print the version of Atomic", run="help:show_version"),
+    ),
 }
+VERBS = {verb.name: verb for group in GROUPS.values() for verb in group}

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atomic.base.arguments import Arguments, UsageError, is_flag, parse
-from atomic.base.flags import ConfigFlag, config_flags
+from atomic.base.flags import ConfigFlag
+from atomic.base.terminal import one_line
 from atomic.cli.verbs import Verb
 
 if TYPE_CHECKING:
@@ -43,22 +44,35 @@ def config_of(arguments: Arguments) -> dict[str, Any]:
 
 
 def _read(flag: ConfigFlag, texts: Sequence[str]) -> Any:
-    """Return the value of a key, read by the type of its default. Raises UsageError."""
-    default: object = flag.default
-    kind = int if flag.is_limit else type(default)
-    if kind is bool:
+    """Return the value of a flag. Raises UsageError."""
+    if flag.kind == "flag":
         return not flag.default
-    if kind in (list, tuple):
+    if flag.kind == "texts":
         return [*texts]
     if len(texts) > 1:
         raise UsageError(f"{flag.name} was given {len(texts)} times: it takes one value")
     text = texts[0]
-    if kind is int:
-        number = _whole(flag.name, text)
-        if flag.is_limit and number < 0:
-            raise UsageError(f'{flag.name} cannot be "{number}": give a whole number, 0 or more')
-        return number
-    return _number(flag.name, text) if kind is float else text
+    match flag.kind:
+        case "int" | "limit":
+            number = _whole(flag.name, text)
+            if flag.is_limit and number < 0:
+                raise UsageError(f'{flag.name} cannot be "{number}": give a whole number, 0 or more')
+            return number
+        case "number":
+            return _number(flag.name, text)
+        case "json":
+            return _json(flag.name, text)
+        case _:
+            return text
+
+
+def _json(name: str, text: str) -> Any:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(f"{name} cannot be \"{text}\": give JSON, such as '[1, 2]' ({error})") from None
 
 
 def _whole(name: str, text: str) -> int:
@@ -89,13 +103,23 @@ def read_line(verb: Verb, words: Sequence[str]) -> Arguments:
     try:
         arguments = parse(words, verb.flags, mixed=True, leading=verb.leading)
     except UsageError:
-        with_its_flags = _with_its_flags(verb, words)
+        with_its_flags = _with_its_flags(verb, words) or _of_last_run(verb, words)
         if with_its_flags is None:
             raise
         return with_its_flags
     if arguments.has("--help") and arguments.words:  # the help shows the workflow's flags, too
         return _with_its_flags(verb, words) or arguments
     return arguments
+
+
+def _of_last_run(verb: Verb, words: Sequence[str]) -> Arguments | None:
+    """Parse `atomic resume` without an id, with the flags of the run that it continues."""
+    if not verb.resumes or verb.needed:
+        return None
+    from atomic.cli.last_run import find_last_run
+
+    last = find_last_run()
+    return None if last is None else _with_its_flags(verb, [last.id, *words])
 
 
 def _with_its_flags(verb: Verb, words: Sequence[str]) -> Arguments | None:
@@ -115,14 +139,14 @@ def _with_its_flags(verb: Verb, words: Sequence[str]) -> Arguments | None:
         if found is None:
             continue
         definition = found.definition
-        own = config_flags(definition.default_config, definition.config_descriptions, definition.resume_config)
         try:
-            arguments = parse(words, (*verb.flags, *own), mixed=True, leading=verb.leading)
+            arguments = parse(words, (*verb.flags, *definition.flags), mixed=True, leading=verb.leading)
         except UsageError as error:
             failure = failure or error
             continue
         if arguments.words[:1] == [word]:
             arguments.subject = found.session
+            arguments.workflow = one_line(word), one_line(definition.description)
             return arguments
     if failure is not None:
         raise failure

@@ -17,6 +17,7 @@ from atomic.base.flags import ConfigFlag, config_flags
 
 _LONGEST_FILE = 1024 * 1024
 _NAME = re.compile(r"^name\s*(?::\s*str\s*)?=\s*([\"'])([^\"'\n]{1,64})\1", re.MULTILINE)
+_DECORATED = re.compile(r"^@(?:\w+\.)?workflow\([^)]*?\bname\s*=\s*([\"'])([^\"'\n]{1,64})\1", re.MULTILINE)
 _ALIASES = re.compile(r"^aliases\s*(?::[^=\n]*)?=\s*[\[(]([^\])]*)[\])]", re.MULTILINE)
 _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,64})\1")
 
@@ -25,18 +26,21 @@ class WrittenWorkflow:
     """A workflow as its file describes it."""
 
     def __init__(self, stem: str, text: str) -> None:
-        name = _NAME.search(text)
+        name = _NAME.search(text) or _DECORATED.search(text)
         aliases = _ALIASES.search(text)
         self.name = name[2] if name else stem
         self.aliases: Sequence[str] = [alias for _, alias in _QUOTED.findall(aliases[1])] if aliases else []
         self._text = text
 
     def flags(self) -> list[ConfigFlag]:
-        """Return the flags of its `default_config`, if that is a literal."""
+        """Return the flags of its `default_config`, if that is a literal, and of the
+        parameters of its function.
+        """
         from atomic.loading.metadata import read_metadata
 
         written = read_metadata(self._text.encode(), self.name)
-        return config_flags(written.default_config, written.config_descriptions)
+        parameters = written.parameters or ()
+        return config_flags(written.default_config, written.config_descriptions, parameters=parameters)
 
 
 class BuiltinWorkflow(WrittenWorkflow):
@@ -52,7 +56,8 @@ class BuiltinWorkflow(WrittenWorkflow):
 
 
 def written_workflows(project: Path | None, home: Path) -> Iterator[list[WrittenWorkflow]]:
-    """Yield the workflows of the project, of the user, and built-in ones.
+    """Yield the workflows of the project, of the user, built-in ones, and those of
+    installed packages.
 
     Earlier ones take precedence.
     """
@@ -68,10 +73,23 @@ def written_workflows(project: Path | None, home: Path) -> Iterator[list[Written
             config_flags(ralph_flags.DEFAULTS, ralph_flags.DESCRIPTIONS, ralph_flags.ON_RESUME),
         )
     ]
+    yield list(package_workflows())
+
+
+def package_workflows() -> Iterator[WrittenWorkflow]:
+    """Yield the workflows of installed packages."""
+    from atomic.loading.packages import find_package_workflows
+
+    for one in find_package_workflows():
+        if one.path is not None:
+            yield WrittenWorkflow(one.name, read_text(one.path))
 
 
 def find_written(word: str, project: Path | None, home: Path) -> WrittenWorkflow | None:
-    """Return the workflow of that name or alias."""
+    """Return the workflow of that name or alias, or in the file of that name."""
+    if is_file_name(word):
+        path = Path(word).expanduser()
+        return WrittenWorkflow(path.stem, read_text(path)) if path.is_file() else None
     wanted = word.removeprefix("/").casefold()
     for level in written_workflows(project, home):
         by_name = [one for one in level if one.name.casefold() == wanted]
@@ -79,6 +97,11 @@ def find_written(word: str, project: Path | None, home: Path) -> WrittenWorkflow
         if found:
             return found[0]
     return None
+
+
+def is_file_name(word: str) -> bool:
+    """Return whether a word names a workflow's file, not a workflow."""
+    return word.endswith(".py")
 
 
 def read_text(path: Path) -> str:

@@ -11,7 +11,6 @@ import msgspec
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import AtomicError, ExitCode
-from atomic.base.flags import config_flags
 from atomic.base.terminal import harmless, one_line
 from atomic.cli.errors import CliError
 from atomic.cli.help import flag_rows
@@ -19,10 +18,11 @@ from atomic.cli.streams import json_line, put, put_table, screen_width, tell
 from atomic.commands import short_hint
 from atomic.config import find_project
 from atomic.loading import trust
+from atomic.loading.added import read_pins
 from atomic.loading.catalog import WorkflowCatalog
 from atomic.loading.project_tools import ToolCatalog
 from atomic.wiring import Project
-from atomic.workflows.definition import WorkflowDefinition
+from atomic.workflows.definition import WorkflowDefinition, WorkflowSource
 from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
 
 GRAPH_COLUMNS = 100
@@ -35,8 +35,13 @@ def list_workflows(arguments: Arguments) -> int:
         put(json_line([_as_json(one, catalog) for one in catalog.all()]))
         return ExitCode.DONE
     rows: list[tuple[str, ...]] = []
+    pins = read_pins()
     for one in catalog.all():
-        source = str(one.source)
+        source = catalog.package_of(one) or str(one.source)
+        pin = pins.get(one.name) if one.source is WorkflowSource.USER else None
+        if pin is not None:
+            changed = ", changed since" if pin.sha256 != one.sha256 else ""
+            source += f", from {pin.source}{'@' + pin.commit[:12] if pin.commit else ''}{changed}"
         if one.refused:
             source += ", broken"
         elif not catalog.is_trusted(one):
@@ -50,7 +55,7 @@ def list_workflows(arguments: Arguments) -> int:
 def show_workflow(arguments: Arguments) -> int:
     """Print the description of one workflow."""
     catalog = Project().workflows
-    definition = catalog.definition(arguments.words[0].lstrip("/"))
+    definition = catalog.typed(arguments.words[0])
     if arguments.has("--json"):
         put(json_line(_as_json(definition, catalog)))
         return ExitCode.DONE
@@ -70,6 +75,25 @@ def check_workflows(arguments: Arguments) -> int:
         return ExitCode.FAILED
     number = len(catalog.all())
     tell(f"{number} workflow{'' if number == 1 else 's'}, no problems")
+    return _check_runs(catalog) if arguments.has("--runs") else ExitCode.DONE
+
+
+def _check_runs(catalog: WorkflowCatalog) -> int:
+    """Print the runs that the code cannot continue."""
+    from atomic.cli.run_checks import check_runs
+
+    stopped = 0
+    refused = 0
+    for session, problem in check_runs(catalog):
+        stopped += 1
+        if problem:
+            refused += 1
+            put(f"{session.id} {one_line(session.record.workflow)}: {one_line(problem)}\n")
+    runs = f"{stopped} stopped run{'' if stopped == 1 else 's'}"
+    if refused:
+        tell(f"{refused} of {runs} cannot continue")
+        return ExitCode.FAILED
+    tell(f"{runs} of this folder, all can continue" if stopped else "no stopped runs in this folder")
     return ExitCode.DONE
 
 
@@ -98,7 +122,7 @@ def draw_workflow(arguments: Arguments) -> int:
     if arguments.has("--mermaid") and arguments.has("--svg"):
         raise UsageError("--mermaid and --svg exclude each other: choose one")
     catalog = WorkflowCatalog(trusted=arguments.value("--trust"))
-    definition = catalog.definition(arguments.words[0].lstrip("/"))
+    definition = catalog.typed(arguments.words[0])
     graph = definition.load().graph
     if graph is None:
         raise CliError(f'"{definition.name}" has no graph: its prompt goes to the chat')
@@ -126,7 +150,7 @@ def new_workflow(arguments: Arguments) -> int:
     file, may_run = write_workflow(name, project)
     put(f"{harmless(str(file))}\n")
     first = "" if may_run else "atomic trust, then "
-    tell(f'written; run it: {first}atomic run {name} "…"')
+    tell(f'written; run it: {first}atomic run {name} "…"; check it at each save: atomic workflows dev {name}')
     if hidden is not None and hidden.source != "project":
         tell(f'in this project it hides the workflow "{hidden.name}" ({hidden.path or "comes with Atomic"})')
     return ExitCode.DONE
@@ -157,7 +181,7 @@ def _details(one: WorkflowDefinition, catalog: WorkflowCatalog) -> Iterator[str]
     ]
     facts = (
         ("file", str(one.path or "comes with Atomic")),
-        ("source", str(one.source)),
+        ("source", f"{one.source} {catalog.package_of(one)}".strip()),
         ("trusted", "yes" if catalog.is_trusted(one) else "no (atomic trust)"),
         ("aliases", ", ".join(one.aliases)),
         ("arguments", one.argument_hint),
@@ -170,7 +194,7 @@ def _details(one: WorkflowDefinition, catalog: WorkflowCatalog) -> Iterator[str]
     for name, value in facts:
         if value:
             yield f"  {name + ':':<11}{one_line(value)}"
-    flags = config_flags(one.default_config, one.config_descriptions)
+    flags = one.flags
     if flags:
         yield ""
         yield one_line(f"flags of atomic run {one.name}:")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from atomic.base.arguments import Arguments, parse
-from atomic.base.flags import HELP, RUN, Flag, config_flags
+from atomic.base.flags import HELP, RUN, Flag
 from atomic.base.lazy_types import deferred
 from atomic.base.text import collapse_spaces, table
 from atomic.commands.context import CommandContext
@@ -32,7 +32,7 @@ def workflow_commands(definitions: Iterable[WorkflowDefinition]) -> list[Command
 
 def workflow_command(definition: WorkflowDefinition) -> Command:
     """Return the command that runs a workflow; flags and the prompt follow its name."""
-    flags = config_flags(definition.default_config, definition.config_descriptions)
+    flags = definition.flags
 
     async def run(call: CommandCall, context: CommandContext) -> None:
         await context.run_workflow(definition.name, call.args, call.attached)
@@ -69,7 +69,7 @@ class WorkflowCall:
     def __init__(self, definition: WorkflowDefinition, typed: str) -> None:
         """Raise UsageError for a flag that neither a run nor the workflow has."""
         words = split_words(typed)
-        own_flags = config_flags(definition.default_config, definition.config_descriptions)
+        own_flags = definition.flags
         self.definition = definition
         self.arguments: Arguments = parse([word.text for word in words], (*RUN, HELP, *own_flags))
         prompt_start = len(words) - len(self.arguments.words)
@@ -82,7 +82,7 @@ class WorkflowCall:
     def help(self) -> str:
         """Return the text of `--help`: flags of every run and of the workflow."""
         definition = self.definition
-        own_flags = config_flags(definition.default_config, definition.config_descriptions)
+        own_flags = definition.flags
         lines = [f"/{definition.name} [flags] [PROMPT...]: {collapse_spaces(definition.description)}"]
         for title, flags in (("flags:", (*RUN, HELP)), ("the workflow's own flags:", own_flags)):
             if flags:

@@ -7,11 +7,11 @@ warning.
 
 Start with `loader`.
 
-Public modules: `ralph_flags`, `schema`.
+Public modules: `json_schema`, `known_agents`, `ralph_flags`, `schema`.
 """
 
 from atomic.config.loader import Layer, load_settings, read_layers
-from atomic.config.paths import atomic_home, config_files, current_folder, find_project
+from atomic.config.paths import atomic_home, config_files, config_home, current_folder, find_project
 from atomic.config.repositories import common_folder, git_folder, main_checkout, up_to_repository
 from atomic.config.schema import read_duration, read_limit
 from atomic.config.settings import (
@@ -36,6 +36,7 @@ __all__ = [
     "atomic_home",
     "common_folder",
     "config_files",
+    "config_home",
     "current_folder",
     "find_project",
     "git_folder",

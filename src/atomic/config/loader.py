@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from atomic.base.errors import did_you_mean
+from atomic.config.known_agents import AGENT_NAMES
 from atomic.config.paths import config_files, is_ours
 from atomic.config.ralph_flags import DEFAULTS, NAME
 from atomic.config.schema import BY_PROJECT, CAP_DEFAULTS, NEVER_BY_PROJECT, RALPH_NUMBERS, SHAPE, Each, Key, Shape
@@ -65,7 +66,8 @@ def read_layers(project: Path | None = None, home: Path | None = None) -> tuple[
         file = _read(project_file)
         if file is not None:
             layers.append(Layer("project", _Reader(file, warnings, by_project=True).read_within(user), file))
-    return [*layers, Layer("environment", {**_from_environment()})], warnings
+    chosen = {"agent": os.environ.get("ATOMIC_AGENT"), "model": os.environ.get("ATOMIC_MODEL")}
+    return [*layers, Layer("environment", {name: value for name, value in chosen.items() if value})], warnings
 
 
 def _height(name: str, cap: float) -> float:
@@ -90,7 +92,6 @@ def _read(path: Path) -> ConfigFile | None:
 
 
 _MAX_WARNINGS = 20  # of one file
-_AGENTS = ("claude", "opencode", "copilot")
 _RALPH_TYPES = {int: "a whole number", bool: "true or false", list: "a command or a list of commands"}
 
 
@@ -129,9 +130,9 @@ class _Reader:
         """
         name = taken.get("agent")
         own = [f"acp:{acp}" for acp in user.get("acp", {})]
-        if name is not None and name not in (*_AGENTS, *own):
+        if name is not None and name not in (*AGENT_NAMES, *own):
             del taken["agent"]
-            known = ", ".join(_AGENTS)
+            known = ", ".join(AGENT_NAMES)
             self._warn(("agent",), f"is ignored: a project may name only {known} or an acp: agent that you have set")
 
     def _limit_caps(self, taken: Table, user: Table) -> None:
@@ -316,8 +317,3 @@ def _merge(below: Table, above: Table) -> None:
             _merge(inner, cast("Table", value))
         else:
             below[name] = value
-
-
-def _from_environment() -> dict[str, str]:
-    chosen = {"agent": os.environ.get("ATOMIC_AGENT"), "model": os.environ.get("ATOMIC_MODEL")}
-    return {name: value for name, value in chosen.items() if value}

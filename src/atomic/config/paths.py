@@ -32,7 +32,7 @@ def config_files(project: Path | None = None, home: Path | None = None) -> tuple
 
     In the home folder there is no project's file.
     """
-    user_file = (home or atomic_home()) / "config.toml"
+    user_file = (home or config_home()) / "config.toml"
     folder = project or find_project()
     if folder is None:
         return user_file, None
@@ -41,11 +41,51 @@ def config_files(project: Path | None = None, home: Path | None = None) -> tuple
 
 
 def atomic_home() -> Path:
-    """Return the user's folder: `$ATOMIC_HOME`, else `~/.atomic`. Raise HomeError."""
+    """Return the user's folder for what Atomic writes: runs, approvals, history.
+
+    Raise HomeError.
+    """
+    _, state = _homes()
+    _check_home(state)
+    return state
+
+
+def config_home() -> Path:
+    """Return the user's folder for what the user writes: settings, servers, workflows,
+    tools, commands, skills and agents.
+
+    It is the same as `atomic_home`, unless the XDG directories are used. Raise
+    HomeError.
+    """
+    config, _ = _homes()
+    _check_home(config)
+    return config
+
+
+def _homes() -> tuple[Path, Path]:
+    """Return the folders for configuration and for state.
+
+    Both are `$ATOMIC_HOME`, else `~/.atomic`. Without either, and if the user has
+    chosen XDG directories, they are `atomic` below those. Then also a cron job, which
+    has no such variables, finds the state that is in the default place.
+    """
     chosen = os.environ.get("ATOMIC_HOME")
-    home = Path(chosen).expanduser().absolute() if chosen else Path.home() / ".atomic"
-    _check_home(home)
-    return home
+    home = Path.home()
+    common = Path(chosen).expanduser().absolute() if chosen else home / ".atomic"
+    if chosen or os.path.lexists(common):
+        return common, common
+    config = _xdg_folder("XDG_CONFIG_HOME")
+    state = _xdg_folder("XDG_STATE_HOME")
+    default = home / ".local" / "state"
+    if config is None and state is None and not (default / "atomic").is_dir():
+        return common, common
+    return (config or home / ".config") / "atomic", (state or default) / "atomic"
+
+
+def _xdg_folder(variable: str) -> Path | None:
+    """Return the folder of a variable; a relative one is invalid and ignored."""
+    value = os.environ.get(variable, "")
+    return Path(value) if os.path.isabs(value) else None
 
 
 def _check_home(home: Path) -> None:

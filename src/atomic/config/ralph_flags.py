@@ -40,7 +40,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "yolo": "no plan: repeat the prompt in fresh contexts until the agent keeps its promise",
     "max_iterations": "turns of workers and fixers, then pause; 0: no limit",
     "workers": "number of tasks at once; 1 without isolation, unless given",
-    "isolate": "where workers work: auto, overlay or clone (a copy for each), none (your checkout)",
+    "isolate": "where workers work: auto, overlay, clone or worktree (a copy for each), none (your checkout)",
     "include_uncommitted": "begin with your uncommitted files, as the first commit of the run's branch",
     "accept": "at the end merge the run's branch into yours, if that is a fast-forward",
     "verify": "a check: a command that must pass after each task; repeatable",

@@ -10,11 +10,15 @@ from atomic.config.ralph_flags import DEFAULTS
 
 
 class Key:
-    """A key with a value; `read` raises ValueError if the value is not `expected`."""
+    """A key with a value; `read` raises ValueError if the value is not `expected`.
 
-    def __init__(self, expected: str, read: Callable[[Any], Any]) -> None:
+    `form` names the type of the value in `json_schema`, which explains it to editors.
+    """
+
+    def __init__(self, expected: str, read: Callable[[Any], Any], form: str = "anything") -> None:
         self.expected = expected
         self.read = read
+        self.form = form
 
 
 class Each:
@@ -100,34 +104,34 @@ _ANYTHING = Key("", lambda value: value)
 
 
 SHAPE: Mapping[str, Shape] = {
-    "agent": Key('the name of an agent, such as "claude"', _text),
-    "model": Key('the name of a model, such as "opus"', _text),
-    "theme": Key('the name of a theme, such as "dark"', _text),
-    "editor": Key('a command, such as "vim"', _text),
-    "keys": Each(Key('a key such as "ctrl+t", or a list of them', _one_or_more)),
+    "agent": Key('the name of an agent, such as "claude"', _text, "text"),
+    "model": Key('the name of a model, such as "opus"', _text, "text"),
+    "theme": Key('the name of a theme, such as "dark"', _text, "text"),
+    "editor": Key('a command, such as "vim"', _text, "text"),
+    "keys": Each(Key('a key such as "ctrl+t", or a list of them', _one_or_more, "one_or_more")),
     "caps": {
-        "max_cost": Key("a number of dollars above 0", _number),
-        "max_tokens": Key("a whole number above 0", _count),
-        "max_time": Key('a time such as "90s", "30m" or "6h"', read_duration),
-        "turn_limit": Key('a time such as "90s" or "2h", or 0 for no limit', read_limit),
-        "idle_limit": Key('a time such as "90s" or "20m", or 0 for no limit', read_limit),
-        "grace": Key('a time such as "30s" or "2m"', read_duration),
+        "max_cost": Key("a number of dollars above 0", _number, "number"),
+        "max_tokens": Key("a whole number above 0", _count, "count"),
+        "max_time": Key('a time such as "90s", "30m" or "6h"', read_duration, "duration"),
+        "turn_limit": Key('a time such as "90s" or "2h", or 0 for no limit', read_limit, "limit"),
+        "idle_limit": Key('a time such as "90s" or "20m", or 0 for no limit', read_limit, "limit"),
+        "grace": Key('a time such as "30s" or "2m"', read_duration, "duration"),
     },
     "providers": {
         name: {
-            "path": Key("the path of a program", _text),
-            "args": Key("a list of texts", _arguments),
-            "env": Key("a table of variables", _variables),
+            "path": Key("the path of a program", _text, "text"),
+            "args": Key("a list of texts", _arguments, "arguments"),
+            "env": Key("a table of variables", _variables, "variables"),
         }
         for name in ("claude", "opencode", "copilot")
     },
-    "acp": Each({"command": Key('a list, such as ["gemini", "--acp"]', _command)}),
-    "env": {"pass": Key("a list of names of variables", _names)},
-    "checks": {"env": Key("a list of names of variables", _names)},
+    "acp": Each({"command": Key('a list, such as ["gemini", "--acp"]', _command, "command")}),
+    "env": {"pass": Key("a list of names of variables", _names, "names")},
+    "checks": {"env": Key("a list of names of variables", _names, "names")},
     "workspace": {
-        "copy": Key("a list of names of files and folders", _names),
-        "max_size": Key("a whole number of bytes above 0", _count),
-        "setup": Key('a command, such as "npm ci"', _text),
+        "copy": Key("a list of names of files and folders", _names, "names"),
+        "max_size": Key("a whole number of bytes above 0", _count, "count"),
+        "setup": Key('a command, such as "npm ci"', _text, "text"),
     },
     "workflows": Each(Each(_ANYTHING)),
 }
@@ -145,7 +149,7 @@ BY_PROJECT: Mapping[str, Shape] = {
     "caps": SHAPE["caps"],
     "workflows": Each(
         {
-            "verify": Key('a command such as "make test", or a list of them', _one_or_more),
+            "verify": Key('a command such as "make test", or a list of them', _one_or_more, "one_or_more"),
             **dict.fromkeys(RALPH_NUMBERS, _ANYTHING),
         }
     ),

@@ -42,6 +42,8 @@ class EnvSettings(msgspec.Struct, frozen=True):
     """
 
     pass_: Sequence[str] = msgspec.field(default=(), name="pass")
+    # All variables of agents, instead of those of this process: no file can set it.
+    base: Mapping[str, str] | None = None
 
 
 class CheckSettings(msgspec.Struct, frozen=True):

@@ -235,7 +235,7 @@ class _Walk:
         body = FileBody(place.root, path, stamp, is_skill=place.kind is EntityKind.SKILL)
         source = Source(place.provider, place.location, Path(path))
         try:
-            entity = self._parse(Document(place.kind, source, relative, text, complete, body))
+            entity = self._parse(Document(place.kind, source, relative, text, complete, body, place.prefix))
         except FormatError as error:
             return (Diagnostic(source.path, error.line, error.reason),)
         return () if entity is None else (entity,)

@@ -42,6 +42,7 @@ class Document(msgspec.Struct, frozen=True):
     text: its start, with at least the longest front matter that is allowed
     complete: whether `text` is the whole file
     body: reads the prompt later; None: the prompt is in the text
+    prefix: what its name begins with, such as the name of its plugin
     """
 
     kind: EntityKind
@@ -50,6 +51,7 @@ class Document(msgspec.Struct, frozen=True):
     text: str
     complete: bool = True
     body: Body | None = None
+    prefix: str = ""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -99,7 +101,7 @@ def make_from_head(document: Document, head: Head, suffixes: Iterable[str]) -> E
             f'"{cut(name, _MAX_NAME)}" cannot be a name: blanks, slashes and more than {_MAX_NAME} characters'
         )
     prompt = head.body.strip() if document.body is None else document.body
-    return make_entity(document.kind, name, head.fields, prompt, document.source, title=title)
+    return make_entity(document.kind, document.prefix + name, head.fields, prompt, document.source, title=title)
 
 
 def make_entity(

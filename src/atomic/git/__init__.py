@@ -16,7 +16,7 @@ from atomic.git.apply_elsewhere import apply_changes_in
 from atomic.git.calls import GitError
 from atomic.git.folder_changes import Changes, FileWatch, watch_folder
 from atomic.git.patches import split_mail, split_patch
-from atomic.git.refs import Refs, read_refs
+from atomic.git.refs import Refs, may_have_ref, read_refs
 from atomic.git.repository import InnerFiles, Repository, find_repository, uncommitted_in_submodules
 from atomic.git.snapshots import ChangeStatus, FileChange, FolderSnapshot, SnapshotStore, shared_snapshot_store
 from atomic.git.watch_elsewhere import WatchElsewhere, watch_folder_in
@@ -38,6 +38,7 @@ __all__ = [
     "apply_changes",
     "apply_changes_in",
     "find_repository",
+    "may_have_ref",
     "read_address",
     "read_refs",
     "shared_snapshot_store",

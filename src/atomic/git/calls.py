@@ -27,6 +27,9 @@ _CHANGED = (
     '"): No such file or directory',
 )
 
+# Options before the command whose value is the next argument.
+_WITH_VALUE = frozenset({"-c", "-C", "--git-dir"})
+
 ResultT = TypeVar("ResultT")
 
 # Git reads only the configuration that we write, so no file can name a hook, monitor,
@@ -52,7 +55,18 @@ class GitError(AtomicError):
     def __init__(self, arguments: Sequence[str], reason: str) -> None:
         self.arguments = tuple(arguments)
         self.reason = reason
-        super().__init__(f"git {arguments[0] if arguments else ''} failed: {reason}")
+        super().__init__(f"git {_command_of(arguments)} failed: {reason}")
+
+
+def _command_of(arguments: Sequence[str]) -> str:
+    """Return the command in the arguments of git, which options may precede."""
+    words = iter(arguments)
+    for word in words:
+        if not word.startswith("-"):
+            return word
+        if word in _WITH_VALUE:
+            next(words, None)
+    return ""
 
 
 class FileChangedError(GitError):
@@ -117,6 +131,15 @@ async def read_again(read: Callable[[], Awaitable[ResultT]]) -> ResultT:
             error.arguments,
             f"a file changed each of the {_READS} times that git read it ({reason}); stop the program that writes it",
         ) from error
+
+
+def settings_in(listed: str) -> list[tuple[str, str]]:
+    """Return names and values in an output of `git config -z --list`.
+
+    A name without a value means true.
+    """
+    pairs = (entry.partition("\n") for entry in split(listed))
+    return [(name, value if separator else "true") for name, separator, value in pairs]
 
 
 def split(listed: str) -> list[str]:

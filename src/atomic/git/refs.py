@@ -45,6 +45,14 @@ async def read_refs(repository: Repository) -> Refs:
     return Refs(sorted(refs.items()), stashes, await _read_submodules(repository))
 
 
+def may_have_ref(repository: Repository, name: str) -> bool:
+    """Return whether a ref exists, without a call of git; True if only git can tell."""
+    folder = repository.common_dir
+    if (folder / "reftable").is_dir():
+        return True
+    return HASH.fullmatch(text_of(folder / name)) is not None or name in _read_packed_refs(folder)
+
+
 async def _read_submodules(repository: Repository, prefix: str = "") -> list[tuple[str, str, str, str]]:
     found: list[tuple[str, str, str, str]] = []
     for folder, (indexed, inner) in (await submodules_of(repository)).items():

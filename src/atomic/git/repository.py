@@ -188,6 +188,12 @@ class Repository:
             return None, (await self.git("symbolic-ref", "HEAD")).strip()
         return commit, None if name == "HEAD" else name
 
+    def branch_in_head(self) -> str:
+        """Return the branch of the checkout as HEAD names it; empty if it is detached."""
+        head = text_of(self.git_dir / "HEAD")
+        name = head.removeprefix("ref: refs/heads/")
+        return "" if name == head else name
+
     def operation(self) -> str:
         """Return the git command that the user has begun and not finished, or ""."""
         for name, command in _OPERATIONS.items():

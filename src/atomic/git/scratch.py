@@ -107,10 +107,11 @@ class Scratch:
         budget = MAX_CHANGED
         paths: list[str] = []
         for path in split(listed):
+            full = self.root / path
             # A folder in the list is another repository.
-            if path.endswith("/") or _is_below(self.root / path, hidden):
+            if path.endswith("/") or any(str(folder) in hidden for folder in (full, *full.parents)):
                 continue
-            size = _size_of(self.root / path)
+            size = _size_of(full)
             if size > min(budget, MAX_FILE):
                 self.left_out.add(path)
             else:
@@ -294,10 +295,6 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _is_below(path: Path, folders: set[str]) -> bool:
-    return any(str(folder) in folders for folder in (path, *path.parents))
 
 
 def _size_of(path: Path) -> int:

@@ -5,9 +5,11 @@ connection, terminal or agent. `drawing/` shows a compiled graph as text, SVG or
 Mermaid. Start reading with `engine/builder.py`, `engine/compile.py` and
 `engine/token.py`.
 
-Public modules: `drawing.text`, `engine`, `engine.builder`, `engine.code_changes`,
-`engine.context`, `engine.control`, `engine.errors`, `engine.history`, `engine.journal`,
-`engine.node`, `engine.nodes`, `engine.state`.
+Public modules: `drawing.text`, `engine`, `engine.author_functions`, `engine.builder`,
+`engine.code_changes`, `engine.context`, `engine.control`, `engine.errors`,
+`engine.function`, `engine.function_history`, `engine.function_state`,
+`engine.function_step`, `engine.function_values`, `engine.history`, `engine.journal`,
+`engine.node`, `engine.nodes`, `engine.run_deps`, `engine.sent_signals`, `engine.state`.
 """
 
 from atomic.graph.engine import reducers
@@ -19,7 +21,9 @@ from atomic.graph.engine.compiled import CompiledGraph
 from atomic.graph.engine.control import (
     END,
     Abort,
+    Blocked,
     Event,
+    Failed,
     Goto,
     NodeResult,
     Postpone,
@@ -38,8 +42,14 @@ from atomic.graph.engine.errors import (
     QuestionError,
     RunNotFoundError,
     RunOwnedError,
+    SignalError,
     StateError,
+    StepError,
+    WorkflowChangedError,
+    WorkflowEndedError,
 )
+from atomic.graph.engine.function import FunctionWorkflow
+from atomic.graph.engine.function_state import FlowState
 from atomic.graph.engine.journal import Journal, MemoryJournal, Record, RunInfo
 from atomic.graph.engine.node import Node, NodeContext, NodeKind
 from atomic.graph.engine.nodes import (
@@ -48,19 +58,24 @@ from atomic.graph.engine.nodes import (
     map_node,
     node,
     parallel_node,
+    sleep_node,
     subgraph_node,
     tool_node,
     wait_node,
 )
 from atomic.graph.engine.run import Step
-from atomic.graph.engine.state import State
+from atomic.graph.engine.state import Overwrite, State
 
 __all__ = [
     "END",
     "Abort",
+    "Blocked",
     "CompiledGraph",
     "Edge",
     "Event",
+    "Failed",
+    "FlowState",
+    "FunctionWorkflow",
     "Goto",
     "GraphBuilder",
     "GraphConfig",
@@ -74,6 +89,7 @@ __all__ = [
     "NodeError",
     "NodeKind",
     "NodeResult",
+    "Overwrite",
     "Postpone",
     "Problem",
     "QuestionError",
@@ -85,13 +101,17 @@ __all__ = [
     "RunResult",
     "RunStatus",
     "Signal",
+    "SignalError",
     "SignalKind",
     "Skip",
     "State",
     "StateError",
     "Step",
+    "StepError",
     "StreamEvent",
     "Suspend",
+    "WorkflowChangedError",
+    "WorkflowEndedError",
     "ask_user_node",
     "compile_graph",
     "decision_node",
@@ -100,6 +120,7 @@ __all__ = [
     "node",
     "parallel_node",
     "reducers",
+    "sleep_node",
     "subgraph_node",
     "tool_node",
     "wait_node",

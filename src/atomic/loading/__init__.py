@@ -4,6 +4,6 @@ Nothing of a project runs before the user has trusted it.
 
 Start with `catalog`.
 
-Public modules: `catalog`, `trusted_files`, `metadata`, `new_workflow`, `project_check`,
-`project_tools`, `run_changes`, `trust`, `trust_store`.
+Public modules: `added`, `catalog`, `trusted_files`, `metadata`, `new_workflow`, `packages`,
+`project_check`, `project_tools`, `run_changes`, `trust`, `trust_store`, `typed_files`.
 """

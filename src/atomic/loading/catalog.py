@@ -6,32 +6,45 @@ project is trusted, and from the bytes of the approved snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from atomic.base.errors import did_you_mean
 from atomic.base.text import fold
+from atomic.base.untrusted_files import read_bounded, reason_of
 from atomic.config import Settings, find_project
-from atomic.graph import CompiledGraph
+from atomic.graph import FunctionWorkflow
 from atomic.loading import trust
-from atomic.loading.loader import define, line_of_node, load_file
+from atomic.loading.loader import Code, define, line_of_node, load_file
 from atomic.loading.metadata_reader import MetadataReader
+from atomic.loading.packages import InstalledModule, find_package_workflows
 from atomic.loading.python_files import PythonFiles, project_files, user_files
 from atomic.loading.trust import Snapshot
 from atomic.loading.trusted_files import shown_path
+from atomic.loading.typed_files import digest_of, is_path, read_typed_file
 from atomic.workflows.capabilities import all_nodes, references_of
-from atomic.workflows.definition import Capabilities, LoadedWorkflow, WorkflowDefinition, WorkflowSource
+from atomic.workflows.definition import Capabilities, LoadedWorkflow, Runnable, WorkflowDefinition, WorkflowSource
 from atomic.workflows.errors import (
     UntrustedError,
+    WorkflowFileError,
     WorkflowGoneError,
     WorkflowLoadError,
     WorkflowNotFoundError,
     WorkflowProblem,
 )
+
+
+class _Source(NamedTuple):
+    """The bytes of a workflow's file, and how to run it."""
+
+    source: WorkflowSource
+    code: Code
+    name: str
+    data: bytes
 
 
 class WorkflowCatalog:
@@ -54,7 +67,8 @@ class WorkflowCatalog:
         self._given = trusted
         self._settings = settings
         self._builtin = builtin_workflows() if builtin is None else builtin
-        self._files: dict[Path | None, tuple[PythonFiles, str]] = {}
+        self._files: dict[Path | None, _Source] = {}
+        self._packages: dict[Path | None, str] = {}
         self._loaded: dict[Path | None, LoadedWorkflow] = {}
         self._has_looked = False
         self._problems: list[WorkflowProblem] = []
@@ -80,6 +94,37 @@ class WorkflowCatalog:
         self._look()
         return self._by_word.get(fold(name))
 
+    def find_typed(self, word: str) -> WorkflowDefinition | None:
+        """Return the workflow that a word of a command line means: a name, or the path
+        of a file.
+        """
+        if not is_path(word):
+            return self.find(word.removeprefix("/"))
+        try:
+            return self.typed_file(Path(word))
+        except WorkflowFileError:
+            return None
+
+    def typed(self, word: str) -> WorkflowDefinition:
+        """Return the workflow that a word of a command line means.
+
+        Raises WorkflowNotFoundError, or WorkflowFileError for a path.
+        """
+        return self.typed_file(Path(word)) if is_path(word) else self.definition(word.removeprefix("/"))
+
+    def typed_file(self, path: Path) -> WorkflowDefinition:
+        """Return the workflow of a file that needs no trust, because the user typed its
+        path.
+
+        Raises WorkflowFileError.
+        """
+        self._look()  # first, because the file may also be one of the project's
+        files = read_typed_file(path)
+        name = next(iter(files.files))
+        definition = self._define(files, name, files.files[name], MetadataReader())
+        problems = (*definition.problems, *files.problems(files.workflows))
+        return msgspec.structs.replace(definition, sha256=digest_of(files), problems=problems)
+
     def definition(self, name: str) -> WorkflowDefinition:
         """Return the workflow of that name or alias.
 
@@ -97,13 +142,19 @@ class WorkflowCatalog:
         Raises WorkflowGoneError if it no longer exists.
         """
         self._look()
+        if source == WorkflowSource.FILE:
+            try:
+                return self.typed_file(Path(path))
+            except WorkflowFileError as error:
+                raise WorkflowGoneError(name, path) from error
         for one in (*self._found, *self.hidden):
             if fold(one.name) == fold(name) and one.source == source and str(one.path or "") == path:
                 return one
         raise WorkflowGoneError(name, path)
 
-    def require(self, name: str) -> CompiledGraph[Any]:
-        """Return the graph of a workflow, for a node that calls it by name.
+    def require(self, name: str) -> Runnable:
+        """Return the graph or the function of a workflow, for a step that calls it by
+        name.
 
         Raises WorkflowNotFoundError, UntrustedError, WorkflowLoadError.
         """
@@ -143,11 +194,35 @@ class WorkflowCatalog:
             reader = MetadataReader()
             self._add([self._define(files, name, data, reader) for name, data in files.below(files.workflows)])
         self._add(self._builtin)
+        self._add(list(self._of_packages()))
 
     def _define(self, files: PythonFiles, name: str, data: bytes, reader: MetadataReader) -> WorkflowDefinition:
         path = files.root / shown_path(name)
-        self._files[path] = (files, name)
+        self._files[path] = _Source(files.source, files.code, name, files.files[name])
         return define(path, data, of=files.source, loader=self._load, reader=reader)
+
+    def _of_packages(self) -> Iterator[WorkflowDefinition]:
+        """Yield the workflows of installed packages, which are not imported."""
+        reader = MetadataReader()
+        for one in find_package_workflows():
+            try:
+                if one.path is None:
+                    reason = f'the package {one.package} names the workflow "{one.name}", but it has no such file'
+                    self._problems.append(WorkflowProblem(Path(one.module), 1, reason))
+                    continue
+                data = read_bounded(one.path)
+            except OSError as error:
+                self._problems.append(WorkflowProblem(Path(one.module), 1, reason_of(error)))
+                continue
+            code = InstalledModule(one.module)
+            self._files[one.path] = _Source(WorkflowSource.PACKAGE, code, one.module, data)
+            self._packages[one.path] = one.package
+            yield define(one.path, data, of=WorkflowSource.PACKAGE, loader=self._load, reader=reader, name=one.name)
+
+    def package_of(self, definition: WorkflowDefinition) -> str:
+        """Return the installed package of a workflow, with its version."""
+        self._look()
+        return self._packages.get(definition.path, "") if definition.source is WorkflowSource.PACKAGE else ""
 
     def _add(self, level: Sequence[WorkflowDefinition]) -> None:
         """Assign names, then aliases; an earlier level keeps its names."""
@@ -184,11 +259,11 @@ class WorkflowCatalog:
         """Load a workflow without the workflows that it calls."""
         if definition.path not in self._files:
             return definition.load()
-        files, name = self._files[definition.path]
-        if files.source is WorkflowSource.PROJECT:
+        file = self._files[definition.path]
+        if file.source is WorkflowSource.PROJECT:
             trust.require(self.snapshot)
         if definition.path not in self._loaded:
-            self._loaded[definition.path] = load_file(definition, files.code, name, files.files[name])
+            self._loaded[definition.path] = load_file(definition, file.code, file.name, file.data)
         return self._loaded[definition.path]
 
     def _capabilities(self, definition: WorkflowDefinition, seen: set[str]) -> Capabilities:
@@ -226,6 +301,8 @@ class WorkflowCatalog:
         loaded = self._find_loaded(definition)
         if loaded is None or loaded.graph is None:
             return ()
+        if isinstance(loaded.graph, FunctionWorkflow):
+            return [(name, name) for name in loaded.calls]
         return references_of(loaded.graph)
 
     def _find_loaded(self, definition: WorkflowDefinition) -> LoadedWorkflow | None:
@@ -243,8 +320,7 @@ class WorkflowCatalog:
         path = definition.path or Path(definition.name)
         line = 1
         if path in self._files:
-            files, name = self._files[path]
-            line = line_of_node(files.files[name], node)
+            line = line_of_node(self._files[path].data, node)
         return WorkflowProblem(path, line, reason)
 
     def check_calls(self, definition: WorkflowDefinition) -> None:
@@ -276,6 +352,8 @@ class WorkflowCatalog:
         loaded = self._find_loaded(definition)
         if loaded is None or loaded.graph is None or self._references(definition):
             return []
+        if isinstance(loaded.graph, FunctionWorkflow):  # its steps are known when it runs
+            return []
         known = {*loaded.graph.node_ids, *(node.id for node in all_nodes(loaded.graph))}
         found: list[WorkflowProblem] = []
         for name in definition.node_descriptions:
@@ -290,7 +368,8 @@ class WorkflowCatalog:
         found: list[WorkflowProblem] = []
         for node, name in self._references(definition):
             if self.find(name) is None:
-                reason = f'{node}: there is no workflow "{name}"{did_you_mean(name, known)}'
+                called = f'there is no workflow "{name}"{did_you_mean(name, known)}'
+                reason = called if node == name else f"{node}: {called}"
                 found.append(self.problem_at(definition, node, reason))
         return found
 

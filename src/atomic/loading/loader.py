@@ -10,17 +10,19 @@ import re
 import traceback
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from inspect import Parameter as InspectParameter
 from inspect import isclass, iscoroutinefunction, isroutine
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from atomic import __version__
-from atomic.base.errors import AtomicError
+from atomic.base.errors import AtomicError, did_you_mean
 from atomic.graph import (
     CompiledGraph,
+    FunctionWorkflow,
     GraphBuilder,
     GraphConfig,
     GraphError,
@@ -31,14 +33,17 @@ from atomic.graph import (
 )
 from atomic.loading.metadata import SourceError, is_newer, parse_source
 from atomic.loading.metadata_reader import MetadataReader
-from atomic.loading.python_files import SourceFiles
+from atomic.workflows import workflow as workflow_decorator
 from atomic.workflows.capabilities import capabilities_of
+from atomic.workflows.code_names import called_workflows
 from atomic.workflows.definition import (
     AtEnd,
     Capabilities,
     CreateState,
     LoadedWorkflow,
     MigrateState,
+    Parameter,
+    Runnable,
     WorkflowDefinition,
     WorkflowSource,
     WorkflowStateParams,
@@ -55,11 +60,14 @@ def define(
     of: WorkflowSource,
     loader: Callable[[WorkflowDefinition], LoadedWorkflow],
     reader: MetadataReader,
+    name: str = "",
 ) -> WorkflowDefinition:
     """Return the definition of a workflow from the metadata in its file, which does not
     run.
+
+    `name` is its name if the file has none; by default the name of the file.
     """
-    metadata = reader.metadata(source, path.stem)
+    metadata = reader.metadata(source, name or path.stem)
     problems = [WorkflowProblem(path, remark.line, remark.reason) for remark in metadata.remarks]
     refused = any(remark.fatal for remark in metadata.remarks)
     needed = metadata.min_sdk_version
@@ -69,7 +77,9 @@ def define(
         problems.insert(0, WorkflowProblem(path, line, reason))
         refused = True
     facts = msgspec.structs.asdict(metadata)
-    del facts["remarks"]
+    del facts["remarks"], facts["has_workflow"]
+    if metadata.parameters is not None:
+        facts["parameters"] = [Parameter(*msgspec.structs.astuple(one)) for one in metadata.parameters]
     return WorkflowDefinition(
         **facts,
         source=of,
@@ -81,7 +91,15 @@ def define(
     )
 
 
-def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, source: bytes) -> LoadedWorkflow:
+class Code(Protocol):
+    """The code of a file."""
+
+    def run(self, path: str) -> ModuleType:
+        """Return the module of a file. Raises whatever the file raises."""
+        ...
+
+
+def load_file(definition: WorkflowDefinition, files: Code, name: str, source: bytes) -> LoadedWorkflow:
     """Run a file and compile its graph. Raise WorkflowLoadError."""
     path = cast("Path", definition.path)
     try:
@@ -89,6 +107,8 @@ def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, sou
         graph = _find_graph(module, definition)
         if graph is None:
             _check_graph_is_not_misnamed(module, parse_source(source))
+        if isinstance(graph, FunctionWorkflow):
+            _check_function_file(module, graph, definition)
         at_end = cast("AtEnd | None", _find_plain_function(module, "at_end"))
         check_start = _find_plain_function(module, "check_start")
         create_state = _find_plain_function(module, "create_state")
@@ -108,6 +128,7 @@ def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, sou
         create_state=_take_prompt(graph) if create_state is None else _checked(create_state, graph, path, source),
         migrate_state=None if graph is None else graph.options.migrate_state,
         capabilities=capabilities_of(graph) if graph else Capabilities(),
+        calls=called_workflows(graph) if isinstance(graph, FunctionWorkflow) else (),
         at_end=at_end,
         check_start=None if check_start is None else _located("check_start", check_start, path),
     )
@@ -141,9 +162,13 @@ class _NotUsableError(Exception):
         super().__init__(reason)
 
 
-def _find_graph(module: ModuleType, definition: WorkflowDefinition) -> CompiledGraph[Any] | None:
-    """Return the compiled graph of a file with the options that the file sets."""
+def _find_graph(module: ModuleType, definition: WorkflowDefinition) -> Runnable | None:
+    """Return the compiled graph or the workflow function of a file, with the options
+    that the file sets.
+    """
     config, workflow = (getattr(module, name, None) for name in _GRAPHS)
+    if workflow is workflow_decorator:  # from an import
+        workflow = None
     if config is not None and workflow is not None:
         raise _NotUsableError("workflow", "the file has both graph_config and workflow: remove one of them")
     if config is not None:
@@ -151,13 +176,62 @@ def _find_graph(module: ModuleType, definition: WorkflowDefinition) -> CompiledG
             raise _NotUsableError("graph_config", f"graph_config is {_kind(config)}, not a GraphConfig")
         return _with_options(compile_graph(cast("GraphConfig[Any]", config)), module, definition)
     if workflow is None:
+        workflow = _only_function(module)
+    if workflow is None:
         return None
+    if isinstance(workflow, FunctionWorkflow):
+        function = cast("FunctionWorkflow[..., Any]", workflow)
+        options = msgspec.structs.replace(
+            function.options, name=definition.name, description=function.description or definition.description
+        )
+        return function.with_options(options)
     if isinstance(workflow, GraphBuilder):
         workflow = cast("GraphBuilder[Any]", workflow).compile()
     if not isinstance(workflow, CompiledGraph):
         reason = f"workflow is {_kind(workflow)}, not a compiled graph: end it with .compile()"
+        if iscoroutinefunction(workflow):
+            reason = "workflow is an async function without its decorator: write @workflow above it"
         raise _NotUsableError("workflow", reason)
     return _with_options(cast("CompiledGraph[Any]", workflow), module, definition)
+
+
+def _only_function(module: ModuleType) -> FunctionWorkflow[..., Any] | None:
+    """Return the workflow function that a file itself defines.
+
+    Raise _NotUsableError if there are several.
+    """
+    own: dict[int, tuple[str, FunctionWorkflow[..., Any]]] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, FunctionWorkflow):
+            function = cast("FunctionWorkflow[..., Any]", value)
+            if function.function.__module__ == module.__name__:
+                own.setdefault(id(function), (name, function))
+    if len(own) > 1:
+        names = [name for name, _ in own.values()]
+        reason = f"the file has several workflows ({', '.join(names)}): name the one to run: workflow = {names[-1]}"
+        raise _NotUsableError(names[-1], reason)
+    return next((function for _, function in own.values()), None)
+
+
+_FOR_GRAPHS = ("result", "create_state", "migrate_state", "state_version", "renamed", "removed")
+
+
+def _check_function_file(
+    module: ModuleType, function: FunctionWorkflow[..., Any], definition: WorkflowDefinition
+) -> None:
+    """Raise _NotUsableError for names that only graphs use."""
+    for name in _FOR_GRAPHS:
+        if hasattr(module, name):
+            instead = "returns its result" if name == "result" else "has parameters and local variables"
+            reason = f"{name} is for graphs: a workflow function {instead}; remove it"
+            raise _NotUsableError(name, reason)
+    parameters = function.parameters.parameters
+    takes_all = any(one.kind is InspectParameter.VAR_KEYWORD for one in parameters.values())
+    for key in definition.default_config:
+        if key not in parameters and not takes_all:
+            own = function.function.__name__
+            reason = f'default_config has "{key}", but {own} has no such parameter{did_you_mean(key, parameters)}'
+            raise _NotUsableError("default_config", reason)
 
 
 def _kind(value: object) -> str:
@@ -178,8 +252,21 @@ def _with_options(graph: CompiledGraph[Any], module: ModuleType, definition: Wor
         migrate_state=migrate,
         renamed=_find_edit(module, "renamed", graph.options.renamed),
         removed=_find_edit(module, "removed", graph.options.removed),
+        result=graph.options.result or _find_result(module),
     )
     return with_options(graph, options)
+
+
+def _find_result(module: ModuleType) -> Callable[[Any], Any] | None:
+    """Return the file's function `result`. What `at_end` says is the result of a file
+    that has only that.
+    """
+    result = _find_plain_function(module, "result")
+    return _no_result if result is None and hasattr(module, "at_end") else result
+
+
+def _no_result(state: Any) -> None:
+    """Return no result: `at_end` says it."""
 
 
 def _find_edit(module: ModuleType, name: str, compiled: Any) -> Any:
@@ -220,9 +307,7 @@ def _located(name: str, function: Callable[..., Any], path: Path) -> Callable[[W
     return call
 
 
-def _checked(
-    create_state: Callable[..., Any], graph: CompiledGraph[Any] | None, path: Path, source: bytes
-) -> CreateState:
+def _checked(create_state: Callable[..., Any], graph: Runnable | None, path: Path, source: bytes) -> CreateState:
     """Wrap a file's `create_state`: errors in it and in its result are reported with
     file and line.
     """
@@ -249,7 +334,7 @@ def _checked(
     return call
 
 
-def _take_prompt(graph: CompiledGraph[Any] | None) -> CreateState:
+def _take_prompt(graph: Runnable | None) -> CreateState:
     """Return the `create_state` of a file without one: it sets the field `prompt`, if
     there is one.
     """

@@ -21,6 +21,7 @@ import msgspec
 _NAME = re.compile(r"[\w][\w.+:-]{0,63}")
 _VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,5}(?![\d.])", re.ASCII)
 _TAKE_PARAMS = ("create_state", "check_start")  # functions that get WorkflowStateParams
+_GRAPHS = frozenset({"workflow", "graph_config"})  # the names of a graph in a file
 _MAX_TEXT = 2000  # characters of a description
 
 
@@ -30,6 +31,21 @@ class Remark(msgspec.Struct, frozen=True):
     line: int
     reason: str
     fatal: bool = False
+
+
+class WrittenParameter(msgspec.Struct, frozen=True):
+    """A parameter of a workflow function.
+
+    `kind` is "text", "int", "number", "flag", "texts" or "json", by its annotation, else
+    by its default. Without a literal default, `default` is None.
+    """
+
+    name: str
+    kind: str
+    has_default: bool = False
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    is_prompt: bool = False  # the prompt of a command goes to it
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +61,8 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     default_config: Mapping[str, Any] = {}
     node_descriptions: Mapping[str, str] = {}
     config_descriptions: Mapping[str, str] = {}
+    parameters: tuple[WrittenParameter, ...] | None = None  # of a workflow function; None: there is none
+    has_workflow: bool = False  # whether the file defines a graph or a workflow function
     remarks: tuple[Remark, ...] = ()
 
 
@@ -170,16 +188,18 @@ class _Reading:
         self._values = {name: value for name, value in _assignments(tree)}  # noqa: C416  # the last one holds
         self._remarks: list[Remark] = []
         self._reads_iterations = _reads_iterations(tree)
+        self._function = _workflow_function(tree, self._values)
+        self._decorated = {} if self._function is None else _options_of(self._function, tree)
 
     def metadata(self, stem: str) -> Metadata:
-        name = self._take("name", _name, "")
+        name = self._take("name", _name, "") or self._take_option("name", _name)
         if not (name or stem):
             reason = "the name of the file cannot name a workflow: add name = …"
             self._remarks.append(Remark(1, reason, fatal=True))
         name = name or stem
         return Metadata(
             name=name,
-            description=self._take("description", _text, "") or f"Custom workflow: {name}",
+            description=self._description() or f"Custom workflow: {name}",
             aliases=tuple(self._take("aliases", _names, ())),
             version=self._take("version", _text, ""),
             min_sdk_version=self._take("min_sdk_version", _version, ""),
@@ -188,8 +208,30 @@ class _Reading:
             default_config=self._default_config(),
             node_descriptions=self._take("node_descriptions", _texts, {}),
             config_descriptions=self._take("config_descriptions", _texts, {}),
+            parameters=None if self._function is None else tuple(_parameters(self._function)),
+            has_workflow=self._function is not None or not _GRAPHS.isdisjoint(self._values),
             remarks=tuple(self._remarks),
         )
+
+    def _description(self) -> str:
+        """Return the description of the file, else of the function: of its decorator, or
+        the first line of its docstring.
+        """
+        written = self._take("description", _text, "") or self._take_option("description", _text)
+        if written or self._function is None:
+            return written
+        return _text((ast.get_docstring(self._function) or "").partition("\n")[0])
+
+    def _take_option(self, key: str, read: Callable[[Any], str]) -> str:
+        """Return a literal argument of the function's decorator."""
+        node = self._decorated.get(key)
+        if node is None:
+            return ""
+        try:
+            return read(_literal(node))
+        except ValueError as error:
+            self._remarks.append(Remark(node.lineno, f"{key} {error}"))
+            return ""
 
     def _default_config(self) -> Mapping[str, Any]:
         """Return the config.
@@ -219,6 +261,143 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
                 yield name, value
             case _:
                 pass
+
+
+_MODULES = ("atomic.workflows", "atomic.workflows.flow")
+
+
+def _decorators(tree: ast.Module) -> set[str]:
+    """Return the names under which a file has imported `workflow`."""
+    found: set[str] = set()
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.ImportFrom) and statement.module in _MODULES and not statement.level:
+            found |= {one.asname or "workflow" for one in statement.names if one.name in ("workflow", "*")}
+    return found
+
+
+def _is_decorator(node: ast.expr, names: set[str]) -> bool:
+    called = node.func if isinstance(node, ast.Call) else node
+    if isinstance(called, ast.Attribute):
+        return called.attr == "workflow"
+    return isinstance(called, ast.Name) and called.id in names
+
+
+def _workflow_function(tree: ast.Module, values: Mapping[str, ast.expr]) -> ast.AsyncFunctionDef | None:
+    """Return the function that is the workflow of a file: the one that `workflow` names,
+    else the only one with the decorator.
+    """
+    names = _decorators(tree)
+    decorated = {
+        one.name: one
+        for one in tree.body
+        if isinstance(one, ast.AsyncFunctionDef) and any(_is_decorator(each, names) for each in one.decorator_list)
+    }
+    named = values.get("workflow")
+    if named is not None:
+        return decorated.get(named.id) if isinstance(named, ast.Name) else None
+    if "workflow" in decorated:
+        return decorated["workflow"]
+    is_only = len(decorated) == 1 and "graph_config" not in values
+    return next(iter(decorated.values())) if is_only else None
+
+
+def _options_of(function: ast.AsyncFunctionDef, tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the keyword arguments of a workflow function's decorator."""
+    names = _decorators(tree)
+    calls = (one for one in function.decorator_list if isinstance(one, ast.Call) and _is_decorator(one, names))
+    return {word.arg: word.value for call in calls for word in call.keywords if word.arg is not None}
+
+
+def _parameters(function: ast.AsyncFunctionDef) -> Sequence[WrittenParameter]:
+    """Return the parameters of a workflow function, without the flow.
+
+    The prompt goes to `prompt`, else to the only positional one without a default.
+    """
+    takes = function.args
+    positional = [*takes.posonlyargs, *takes.args]
+    missing: list[ast.expr | None] = [None] * (len(positional) - len(takes.defaults))
+    pairs = list(zip(positional, [*missing, *takes.defaults], strict=True))[1:]
+    keywords = list(zip(takes.kwonlyargs, takes.kw_defaults, strict=True))
+    names = {one.arg for one, _ in (*pairs, *keywords)}
+    needed = [one.arg for one, default in pairs if default is None]
+    prompt = ""
+    if "prompt" in names:
+        prompt = "prompt"
+    elif len(needed) == 1:
+        prompt = needed[0]
+    return [_parameter(one, default, is_prompt=one.arg == prompt) for one, default in (*pairs, *keywords)]
+
+
+def _parameter(one: ast.arg, default: ast.expr | None, *, is_prompt: bool) -> WrittenParameter:
+    value: Any = None
+    if default is not None:
+        try:
+            value = _table({"value": _literal(default)})["value"]
+        except ValueError:
+            value = None
+    kind, choices = _kind_of(one.annotation)
+    if one.annotation is None:
+        kind = _kind_of_default(value)
+    return WrittenParameter(one.arg, kind, default is not None, value, choices, is_prompt)
+
+
+_KINDS = {"str": "text", "int": "int", "float": "number", "bool": "flag", "Path": "text", "Any": "text"}
+
+
+def _kind_of(annotation: ast.expr | None) -> tuple[str, tuple[str, ...]]:
+    """Return how a flag of an annotated parameter is read, and its choices."""
+    match annotation:
+        case ast.Constant(value=str(text)):
+            try:
+                return _kind_of(ast.parse(text, mode="eval").body)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                return "json", ()
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return _KINDS.get(name, "json"), ()
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _kind_of_union([left, right])
+        case ast.Subscript(value=ast.Name(id="Optional") | ast.Attribute(attr="Optional"), slice=inner):
+            return _kind_of(inner)
+        case ast.Subscript(
+            value=ast.Name(id="Annotated") | ast.Attribute(attr="Annotated"), slice=ast.Tuple(elts=parts)
+        ):
+            return _kind_of(parts[0])
+        case ast.Subscript(value=ast.Name(id="Literal") | ast.Attribute(attr="Literal"), slice=inner):
+            return _kind_of_choices(inner.elts if isinstance(inner, ast.Tuple) else [inner])
+        case ast.Subscript(
+            value=ast.Name(id="list" | "Sequence" | "List") | ast.Attribute(attr="Sequence"), slice=inner
+        ):
+            return ("texts" if _kind_of(inner)[0] == "text" else "json"), ()
+        case _:
+            return "json", ()
+
+
+def _kind_of_union(parts: Sequence[ast.expr]) -> tuple[str, tuple[str, ...]]:
+    """Return the kind of `X | None`; other unions are JSON."""
+    others = [one for one in parts if not (isinstance(one, ast.Constant) and one.value is None)]
+    return _kind_of(others[0]) if len(others) == 1 else ("json", ())
+
+
+def _kind_of_choices(parts: Sequence[ast.expr]) -> tuple[str, tuple[str, ...]]:
+    texts = [one.value for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    return ("text", tuple(texts)) if len(texts) == len(parts) else ("json", ())
+
+
+def _kind_of_default(value: Any) -> str:
+    """Return how a flag is read by its default. Texts, if that says nothing."""
+    match value:
+        case bool():
+            return "flag"
+        case int():
+            return "int"
+        case float():
+            return "number"
+        case list() | tuple():
+            return "texts"
+        case dict():
+            return "json"
+        case _:
+            return "text"
 
 
 def _reads_iterations(tree: ast.Module) -> bool:

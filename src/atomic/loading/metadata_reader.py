@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
+from atomic.base.errors import signal_name
 from atomic.loading import metadata
 from atomic.loading.metadata import (
     Metadata,
@@ -142,7 +143,7 @@ def _reason(code: int, stderr: bytes, seconds: int) -> str:
     if code == _OUT_OF_MEMORY:
         return f"this file takes more than {MEMORY // 1024**3} GB of memory to read: make it smaller"
     if code < 0:
-        name = signal.Signals(-code).name
-        return f"Python ended with {name} while it read this file: make its expressions smaller and less nested"
+        how = f"ended with {signal_name(-code)}"
+        return f"Python {how} while it read this file: make its expressions smaller and less nested"
     lines = stderr.decode("utf-8", "replace").strip().splitlines() or [f"Python ended with {code}"]
     return f"this file could not be read: {lines[-1]}"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from atomic.base.untrusted_files import Root
-from atomic.config import atomic_home
+from atomic.config import config_home
 from atomic.loading.metadata import decode_source
 from atomic.loading.trust import Snapshot
 from atomic.loading.trusted_files import TOOLS, WORKFLOWS, shown_path
@@ -75,7 +75,7 @@ def project_files(snapshot: Snapshot) -> PythonFiles:
 
 def user_files(home: Path | None = None) -> PythonFiles:
     """Return the user's own files."""
-    root = home or atomic_home()
+    root = home or config_home()
     reader = Root.of_user(root)
     found = [file for folder in ("workflows", "tools") for file in reader.walk(folder)]
     python = [file for file in found if file.reason or file.name.endswith(".py")]

@@ -6,20 +6,37 @@
 #   atomic run my-flow "a limerick about version control"
 #   atomic workflows check             shows all problems of it
 #   atomic workflows graph my-flow     draws it
-#   atomic trust                       shows what changed and lets it run again
+#
+# Test it without an agent and without tokens. Record one good run, then play it at each save of this file:
+#
+#   atomic run my-flow --record my-flow.jsonl "a limerick about version control"
+#   atomic workflows dev my-flow --recording my-flow.jsonl "a limerick about version control"
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from atomic.workflows import State, WorkflowStateParams, graph, reducers
+import msgspec
+
+from atomic.workflows import RunEnd, State, WorkflowStateParams, graph, reducers
 
 # These are read without running the file, so write them as plain values.
 description = "Write a draft, then review and improve it"
 argument_hint = "WHAT TO WRITE"
 version = "1.0.0"
-default_config = {"rounds": 2}  # [workflows.my-flow] in ~/.atomic/config.toml changes it
+default_config = {"rounds": 2}  # --rounds 3 changes it, and [workflows.my-flow] in ~/.atomic/config.toml
+config_descriptions = {"rounds": "at most this many reviews"}
 node_descriptions = {"draft": "Writing a draft", "review": "Reviewing it", "improve": "Improving it"}
+
+
+class Review(msgspec.Struct, frozen=True):
+    """The reviewer's answer.
+
+    The agent is asked for JSON of this type; any other answer fails the step.
+    """
+
+    verdict: Literal["good", "improve"]
+    weakness: str = ""
 
 
 class FlowState(State):
@@ -31,7 +48,7 @@ class FlowState(State):
     prompt: str = ""
     rounds: int = 2
     text: str = ""
-    review: str = ""
+    review: Review = Review("improve")
     reviews: Annotated[int, reducers.sum] = 0  # nodes add to it
 
 
@@ -40,9 +57,16 @@ def create_state(params: WorkflowStateParams) -> FlowState:
     return FlowState(prompt=params.prompt, rounds=params.config["rounds"])
 
 
-def is_good(state: FlowState) -> bool:
-    return "LGTM" in state.review or state.reviews >= state.rounds
+def at_end(end: RunEnd) -> str | None:
+    """Return the result, which is printed when the run is completed."""
+    return end.state.text if end.status == "completed" else None
 
+
+def is_good(state: FlowState) -> bool:
+    return state.review.verdict == "good"
+
+
+REVIEW = "Name the worst weakness of this text, unless it is good."
 
 workflow = (
     graph(FlowState)
@@ -55,18 +79,19 @@ workflow = (
         graph(FlowState)
         .agent(
             "review",
-            lambda state: f"Name the worst weakness of this text, or answer LGTM if it is good:\n\n{state.text}",
+            lambda state: f"{REVIEW}\n\n{state.text}",
+            output_schema=Review,
             output_mapper=lambda answer, state: {"review": answer, "reviews": 1},
         )
         .if_(
-            lambda state: "LGTM" not in state.review,
+            lambda state: not is_good(state),
             then=graph(FlowState).agent(
                 "improve",
-                lambda state: f"Improve this text and answer only with it.\n\n{state.text}\n\n{state.review}",
+                lambda state: f"Improve this text and answer only with it.\n\n{state.text}\n\n{state.review.weakness}",
                 output_mapper=lambda answer, state: {"text": answer},
             ),
         ),
-        until=is_good,
+        until=lambda state: is_good(state) or state.reviews >= state.rounds,
         max_iterations=10,
     )
     .compile()

@@ -184,7 +184,7 @@ def accept(snapshot: Snapshot, given: str | None) -> Snapshot:
     if given is None:
         return snapshot
     if given != snapshot.hash:
-        raise UntrustedError(snapshot.project, snapshot.hash, names_of(snapshot), given=given)
+        raise refusal(snapshot, given)
     _check_approvable(snapshot)
     return msgspec.structs.replace(snapshot, approved=True)
 
@@ -192,27 +192,51 @@ def accept(snapshot: Snapshot, given: str | None) -> Snapshot:
 def require(snapshot: Snapshot) -> None:
     """Raise UntrustedError unless everything may run."""
     if not snapshot.trusted:
-        raise UntrustedError(snapshot.project, snapshot.hash, names_of(snapshot))
+        raise refusal(snapshot)
 
 
-def names_of(snapshot: Snapshot) -> list[str]:
-    """Return the items for a message, changed and new ones first.
-
-    A check by its command.
+def refusal(snapshot: Snapshot, given: str | None = None) -> UntrustedError:
+    """Return the error that names what would run, or only what changed since the last
+    approval.
     """
-    approved = {_key(item): item.sha256 for item in snapshot.approval.items} if snapshot.approval else None
-    same: list[str] = []
-    different: list[str] = []
-    for item in snapshot.items:
-        name = f'check "{item.text}" ({item.path})' if item.kind is Kind.GATE else f"{item.kind} {item.path}"
-        name = visible(name)
-        if approved is None or approved.get(item.key) == item.sha256:
-            same.append(name)
-        elif item.key in approved:
-            different.append(f"{name} (changed)")
-        else:
-            different.append(f"{name} (new)")
-    return [*different, *same]
+    changed = has_changed(snapshot)
+    shown = [one for one in changes(snapshot) if not changed or one.change is not ChangeKind.UNCHANGED]
+    names = [f"{name_of(one)} ({note_of(one, snapshot)})" if changed else name_of(one) for one in shown]
+    return UntrustedError(snapshot.project, snapshot.hash, names, given=given, changed=changed)
+
+
+def has_changed(snapshot: Snapshot) -> bool:
+    """Return whether the user approved an earlier state, and did not revoke it."""
+    approval = snapshot.approval
+    return not snapshot.trusted and approval is not None and not approval.is_revoked and bool(approval.items)
+
+
+def name_of(change: ItemChange) -> str:
+    """Return an item for a message; a check by its command."""
+    if change.kind == Kind.GATE and change.now is not None:
+        return visible(f'check "{change.now.text}" ({change.path})')
+    return visible(f"{change.kind} {change.path}")
+
+
+def note_of(change: ItemChange, snapshot: Snapshot) -> str:
+    """Return what happened to an item, and when the user's own account saved it."""
+    if change.change is ChangeKind.ADDED:
+        return "new"
+    if change.change is not ChangeKind.CHANGED:
+        return str(change.change)
+    saved = _saved_at(Path(snapshot.project, change.path))
+    return f"changed: you, or a program of yours, saved it {saved}" if saved else "changed"
+
+
+def _saved_at(path: Path) -> str:
+    """Return when the user's account saved a file; empty if another account did."""
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return ""
+    if status.st_uid != os.getuid():
+        return ""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(status.st_mtime))
 
 
 def visible(text: str) -> str:
@@ -231,7 +255,8 @@ def _check_approvable(snapshot: Snapshot) -> None:
 
 def changes(snapshot: Snapshot) -> list[ItemChange]:
     """Compare each item with the last approval; removed items are included."""
-    approved = {_key(item): item for item in snapshot.approval.items} if snapshot.approval else {}
+    items = snapshot.approval.items if snapshot.approval else ()
+    approved = {item_key(item.kind, item.path, item.sha256): item for item in items}
     found: list[ItemChange] = []
     for item in snapshot.items:
         before = approved.pop(item.key, None)
@@ -244,10 +269,6 @@ def changes(snapshot: Snapshot) -> list[ItemChange]:
     for item in approved.values():
         found.append(ItemChange(ChangeKind.REMOVED, item.kind, item.path, item.sha256, before=item))
     return found
-
-
-def _key(item: ApprovedItem) -> str:
-    return item_key(item.kind, item.path, item.sha256)
 
 
 def diff_of(change: ItemChange, *, home: Path | None = None) -> list[str]:

@@ -20,7 +20,7 @@ import msgspec
 
 from atomic.base.formats import parse_jsonc, parse_toml
 from atomic.base.untrusted_files import FoundFile, Root
-from atomic.config import atomic_home, main_checkout, up_to_repository
+from atomic.config import atomic_home, config_home, main_checkout, up_to_repository
 from atomic.entities.registry import find_covering
 from atomic.loading.named_files import named_files
 from atomic.loading.project_check import find_check
@@ -107,7 +107,7 @@ def is_home(folder: Path) -> bool:
 
 def has_users_folder(project: Path) -> bool:
     """Return whether the project's `.atomic` is the user's own folder (`$ATOMIC_HOME`)."""
-    return os.path.realpath(project / ".atomic") == os.path.realpath(atomic_home())
+    return os.path.realpath(project / ".atomic") in map(os.path.realpath, (config_home(), atomic_home()))
 
 
 def agent_files(folder: Path) -> list[Item]:

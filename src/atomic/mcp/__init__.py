@@ -9,6 +9,7 @@ servers does not import it.
 Public modules: `tool_queries`.
 """
 
+from atomic.mcp.dialects import opencode_servers
 from atomic.mcp.loader import load_mcp_entries
 from atomic.mcp.model import Location, McpAnswer, McpDiagnostic, McpEntry, McpList, McpVariableError, Origin, Transport
 from atomic.mcp.session_servers import ForSession, for_session, names_current_folder, started_in, with_variables
@@ -28,6 +29,7 @@ __all__ = [
     "for_session",
     "load_mcp_entries",
     "names_current_folder",
+    "opencode_servers",
     "set_enabled",
     "started_in",
     "with_variables",

@@ -54,7 +54,7 @@ def read_servers(data: Data, source: Source, project: Path | None) -> Read:
     """Return all servers in the data of one file, in order of precedence."""
     match source.origin, source.location:
         case Origin.OPENCODE, _:
-            yield from _table(data, "mcp", source)
+            yield from _opencode(data, source)
         case Origin.VSCODE, _:
             yield from _table(data, "servers", source)
         case Origin.CLAUDE, Location.USER:
@@ -62,6 +62,48 @@ def read_servers(data: Data, source: Source, project: Path | None) -> Read:
             yield from _table(data, "mcpServers", source)
         case _:
             yield from _table(data, "mcpServers", source)
+
+
+def _opencode(data: Data, source: Source) -> Read:
+    """Read the servers of one file of OpenCode, of both versions of its configuration."""
+    given = data.get("mcp")
+    if not isinstance(given, dict):
+        yield from _table(data, "mcp", source)
+        return
+    older, newer = opencode_servers(cast("Data", given))
+    if newer is not None:
+        yield from _table({"servers": newer}, "servers", source)
+    taken = _mapping(newer)
+    for name, server in older.items():
+        # OpenCode takes the newer description of a server, but the older form may
+        # switch it off.
+        if name not in taken or _mapping(server).keys() <= {"enabled"}:
+            yield from _server(name, server, source)
+
+
+def opencode_servers(mcp: Data) -> tuple[Data, Any]:
+    """Return the servers in the older and in the newer form, which one file may mix.
+
+    The older form has servers by name in `mcp`. The newer one has them in
+    `mcp.servers`, and a time limit in `mcp.timeout`. A server of the older form may
+    have one of these names; OpenCode recognizes it by its fields.
+    """
+    newer = None
+    older: dict[str, Any] = {}
+    for name, value in mcp.items():
+        if name not in ("servers", "timeout") or _is_server(value):
+            older[name] = value
+        elif name == "servers":
+            newer = value
+    return older, newer
+
+
+def _is_server(value: Any) -> bool:
+    """Return whether the value of `servers` or `timeout` is a server of the older form."""
+    fields = _mapping(value)
+    if "type" in fields:
+        return fields["type"] in ("local", "remote")
+    return isinstance(fields.get("enabled"), bool)
 
 
 def _claude_of_project(data: Data, source: Source, project: Path | None) -> Read:

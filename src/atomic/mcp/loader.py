@@ -12,7 +12,8 @@ import msgspec
 
 from atomic.base.formats import parse_jsonc
 from atomic.base.untrusted_files import read_inside, reason_of
-from atomic.config import atomic_home, find_project
+from atomic.config import config_home, find_project
+from atomic.config.known_agents import OPENCODE_CONFIGS
 from atomic.mcp.dialects import Finding, Off, Source, read_servers
 from atomic.mcp.model import Location, McpDiagnostic, McpEntry, McpList, Origin
 from atomic.mcp.state import McpStateError, chosen, state_file
@@ -20,8 +21,6 @@ from atomic.mcp.state import McpStateError, chosen, state_file
 MAX_BYTES = 1024 * 1024
 # Claude Code keeps its whole state in this file, not only settings. It grows with use.
 MAX_CLAUDE_BYTES = 32 * 1024 * 1024
-
-_OPENCODE = ("opencode.json", "opencode.jsonc")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -55,8 +54,8 @@ def _of_project(project: Path) -> Iterator[Place]:
     for origin, path in (
         (Origin.ATOMIC, ".atomic/mcp.json"),
         (Origin.CLAUDE, ".mcp.json"),
-        *((Origin.OPENCODE, f".opencode/{name}") for name in _OPENCODE),
-        *((Origin.OPENCODE, name) for name in _OPENCODE),
+        *((Origin.OPENCODE, f".opencode/{name}") for name in OPENCODE_CONFIGS),
+        *((Origin.OPENCODE, name) for name in OPENCODE_CONFIGS),
         (Origin.VSCODE, ".vscode/mcp.json"),
     ):
         yield Place(Source(origin, Location.PROJECT, project / path), (project,))
@@ -75,10 +74,10 @@ def _of_user(user: Path | None) -> Iterator[Place]:
         chosen = os.environ.get(variable) if user is None else None
         return Path(chosen).expanduser().absolute() if chosen else home / usual
 
-    yield place(Origin.ATOMIC, home / ".atomic" if user is not None else atomic_home(), "mcp.json")
+    yield place(Origin.ATOMIC, home / ".atomic" if user is not None else config_home(), "mcp.json")
     yield place(Origin.CLAUDE, folder("CLAUDE_CONFIG_DIR", ""), ".claude.json", MAX_CLAUDE_BYTES)
     for below in (home / ".opencode", folder("XDG_CONFIG_HOME", ".config") / "opencode"):
-        for name in _OPENCODE:
+        for name in OPENCODE_CONFIGS:
             yield place(Origin.OPENCODE, below, name)
     yield place(Origin.COPILOT, folder("COPILOT_HOME", ".copilot"), "mcp-config.json")
 

@@ -5,8 +5,9 @@ Each agent has a package with the same file names: `provider`, `session`, `launc
 `translate`, `messages`, `limits`. This room does not import workflows, runs or the
 screen.
 
-Public modules: `answers`, `base`, `environment`, `errors`, `events`, `mcp_servers`,
-`model_names`, `programs`, `prompt_title`, `recording`, `replay`, `selection`.
+Public modules: `answers`, `base`, `environment`, `errors`, `events`, `logins`,
+`mcp_servers`, `model_names`, `programs`, `prompt_title`, `recording`, `replay`,
+`selection`, `session`.
 """
 
 from atomic.providers.base import (

@@ -163,12 +163,17 @@ ALL_FEATURES = Capabilities(
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The result of `AgentProvider.check`; `remedy` explains how to fix a problem."""
+    """The result of `AgentProvider.check`; `remedy` explains how to fix a problem.
+
+    `login` is the variable or the file that shows a login, "" if the agent does not
+    reveal it.
+    """
 
     ok: bool
     version: str = ""
     program: str = ""
     remedy: str = ""
+    login: str = ""
 
 
 class ModelInfo(msgspec.Struct, frozen=True):

@@ -10,10 +10,11 @@ from importlib import import_module
 from typing import cast
 
 from atomic.config import Settings, load_settings
+from atomic.config.known_agents import ACP_NAMES, AGENT_NAMES, NATIVE_NAMES
 from atomic.providers.base import AgentProvider
 from atomic.providers.errors import ProviderError, UnknownProviderError
 
-PROVIDERS = ("claude", "opencode", "copilot", "acp", "replay")
+PROVIDERS = (*AGENT_NAMES, "acp", "replay")
 _ADAPTERS = {
     "claude": ("atomic.providers.claude.provider", "ClaudeProvider"),
     "opencode": ("atomic.providers.opencode.provider", "OpencodeProvider"),
@@ -22,27 +23,29 @@ _ADAPTERS = {
     "replay": ("atomic.providers.replay", "ReplayProvider"),
 }
 _NEEDS = {
-    "acp": "name the agent: acp:gemini, acp:codex, or one of [acp.NAME] in the configuration",
+    "acp": "name the agent: one of [acp.NAME] in the configuration",
     "replay": "name the recording: replay:FILE",
 }
 # Their own protocols offer more than ACP. A command of the configuration is used as it is.
-_NATIVE = ("opencode", "copilot")
+_PREFERRED = tuple(name for name in NATIVE_NAMES if name != "claude")
 
 
 def require_provider(name: str, settings: Settings | None = None) -> AgentProvider:
-    """Return the provider of that name: claude, opencode, copilot, acp:NAME or
-    replay:FILE.
+    """Return the provider of that name: a known agent, acp:NAME or replay:FILE.
 
     Read the user's settings if none are given. Raise UnknownProviderError with the
     nearest name.
     """
     kind, _, detail = name.partition(":")
+    if name in ACP_NAMES:
+        kind = "acp"
+        detail = name
     if kind not in _ADAPTERS or (detail and kind not in _NEEDS):
         raise UnknownProviderError(name, PROVIDERS)
     if kind in _NEEDS and not detail:
         raise ProviderError(f'"{name}" is incomplete', provider=name, remedy=_NEEDS[kind])
     settings = settings or load_settings()
-    if kind == "acp" and detail in _NATIVE and detail not in settings.acp:
+    if kind == "acp" and detail in _PREFERRED and detail not in settings.acp:
         kind = detail
         detail = ""
     module, class_name = _ADAPTERS[kind]

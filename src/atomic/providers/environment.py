@@ -6,6 +6,11 @@ import os
 from collections.abc import Iterable, Mapping
 
 from atomic.base.redaction import is_secret_variable
+from atomic.config import Settings
+
+# Of a check. No Python caches, which could hide a change, and no packages that agents may
+# have installed for the user.
+CHECK_VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
 
 # Variables that name a repository. Git sets them for its hooks; with them, an agent
 # would use another repository than Atomic.
@@ -26,6 +31,11 @@ GIT_VARIABLES = frozenset(
         "GIT_WORK_TREE",
     }
 )
+
+
+def base_environment(settings: Settings) -> Mapping[str, str]:
+    """Return the variables from which those of an agent's program are chosen."""
+    return os.environ if settings.env.base is None else settings.env.base
 
 
 def child_environment(

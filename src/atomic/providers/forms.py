@@ -13,6 +13,7 @@ import msgspec
 from atomic.questions import Option, Question
 
 Value = str | float | bool | list[str]
+_FREE_TEXT = "_custom"
 _YES = "Yes"
 _NO = "No"
 _TYPES: Mapping[str, Any] = {"string": str, "number": (int, float), "integer": int, "boolean": bool, "array": list}
@@ -57,10 +58,18 @@ class _Field(msgspec.Struct, frozen=True, rename="camel"):
             source = self.items or _Field()
         titled = source.one_of or source.any_of
         if titled:
-            return {str(choice.title or choice.const): choice for choice in titled}
+            return {_label(choice): choice for choice in titled}
         values = source.enum or []
         labels = source.enum_names or values
         return {str(label): _Choice(value) for label, value in zip(labels, values, strict=False)}
+
+
+def _label(choice: _Choice) -> str:
+    """Return the value if the title is the value with a description, as Claude Code's
+    adapter has it, else the title.
+    """
+    title = choice.title or str(choice.const)
+    return str(choice.const) if title.startswith(f"{choice.const} — ") else title
 
 
 class _Schema(msgspec.Struct, frozen=True):
@@ -76,8 +85,16 @@ class Form:
 
     def __init__(self, message: str, schema: Mapping[str, Any] | None) -> None:
         given = msgspec.convert(schema or {}, _Schema)
-        self._fields = given.properties or {"answer": _Field()}
+        fields = given.properties or {"answer": _Field()}
         self._required = given.required or []
+        # A question of Atomic takes free text beside its choices; Claude Code has a
+        # field of its own for it.
+        self._free_texts = {
+            f"{name}{_FREE_TEXT}"
+            for name, field in fields.items()
+            if field.choices and f"{name}{_FREE_TEXT}" in fields.keys() - set(self._required)
+        }
+        self._fields = {name: field for name, field in fields.items() if name not in self._free_texts}
         is_only = len(self._fields) == 1
         self.questions = tuple(_question(name, field, message, is_only=is_only) for name, field in self._fields.items())
 
@@ -92,20 +109,27 @@ class Form:
         A field without an answer is left out. Choosing none of several is an answer, an
         empty list, unless the field demands more.
         """
-        pairs = zip(self._fields.items(), answers, strict=False)
-        return {name: _value(field, chosen) for (name, field), chosen in pairs if chosen or _takes_none(field)}
+        values: dict[str, Value] = {}
+        for (name, field), chosen in zip(self._fields.items(), answers, strict=False):
+            free_text = f"{name}{_FREE_TEXT}"
+            if free_text in self._free_texts:
+                own = [text for text in chosen if text not in field.choices]
+                if own:
+                    values[free_text] = ", ".join(own)
+                    chosen = [text for text in chosen if text in field.choices]
+                    if not chosen:
+                        continue
+            if chosen or (field.kind == "array" and not field.min_items):
+                values[name] = _value(field, chosen)
+        return values
 
     def accepts(self, values: Mapping[str, Value]) -> bool:
         """Return whether no required value is missing and each fits its field.
 
         The form must be supported.
         """
-        fits = all(_fits(self._fields[name], value) for name, value in values.items())
+        fits = all(_fits(self._fields[name], value) for name, value in values.items() if name in self._fields)
         return fits and values.keys() >= set(self._required)
-
-
-def _takes_none(field: _Field) -> bool:
-    return field.kind == "array" and not field.min_items
 
 
 def _fits(field: _Field, value: Value) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+FAMILIES_KNOWN = ("claude", "replay")  # providers with models called opus, sonnet and haiku
 _ALL = "atomic"  # a file in Atomic's own format may name any model
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from atomic.base.errors import AtomicError
+import msgspec
+
+from atomic.base.errors import AtomicError, signal_name
 from atomic.config import Settings
 from atomic.providers.errors import ProgramFailedError, ProgramMissingError
 
@@ -68,6 +69,40 @@ def find_package(package: str) -> Path | None:
     return None if found is None or found.origin is None else Path(found.origin).parent
 
 
+def find_package_program(program: Path, path: str) -> Path | None:
+    """Return a program of an npm package that the package of `program` brings.
+
+    It is searched for as Node searches for modules.
+    """
+    for folder in program.resolve().parents:
+        found = folder / "node_modules" / path
+        if found.is_file():
+            return found
+    return None
+
+
+def version_in_package(program: Path) -> str:
+    """Return the version in the package of a program that npm has installed, else "".
+
+    To ask the program itself takes seconds for some agents.
+    """
+    real = program.resolve()
+    if "node_modules" not in real.parts:
+        return ""
+    for folder in real.parents:
+        try:
+            return msgspec.json.decode((folder / "package.json").read_bytes(), type=_Package).version
+        except FileNotFoundError:
+            continue
+        except (OSError, msgspec.MsgspecError):
+            return ""
+    return ""
+
+
+class _Package(msgspec.Struct, frozen=True):
+    version: str
+
+
 def start_seconds() -> float:
     """Return how long a program may take from its launch to the first prompt.
 
@@ -91,9 +126,4 @@ def not_started(name: str, provider: str, seconds: float) -> ProgramFailedError:
 
 def describe_exit(code: int) -> str:
     """Return how a process ended: "was ended by SIGKILL", "ended with exit code 1"."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:  # a real-time signal has no name
-        return f"was ended by signal {-code}"
+    return f"ended with exit code {code}" if code >= 0 else f"was ended by {signal_name(-code)}"

@@ -111,7 +111,9 @@ class Recording(msgspec.Struct, frozen=True):
     cut_off: int | None = None
 
 
-class _Header(msgspec.Struct, frozen=True):
+class RecordingHeader(msgspec.Struct, frozen=True):
+    """The first line of a recording."""
+
     atomic_recording: int
     command: Sequence[str] = ()
 
@@ -145,9 +147,9 @@ def _decoded(path: Path, lines: Sequence[bytes]) -> Recording:
     return Recording(calls, header.command, cut_off)
 
 
-def _header(path: Path, line: bytes) -> _Header:
+def _header(path: Path, line: bytes) -> RecordingHeader:
     try:
-        header = msgspec.json.decode(line, type=_Header)
+        header = msgspec.json.decode(line, type=RecordingHeader)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordingError(path, f"this is not a recording of Atomic: {error}", line=1) from error
     if header.atomic_recording != VERSION:

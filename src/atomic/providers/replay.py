@@ -38,6 +38,7 @@ from atomic.providers.recording import RecordedCall, Recording, RecordingError, 
 from atomic.providers.session import LiveProvider, LiveSession, undisturbed
 from atomic.providers.turn import Turn
 
+CHANGES = "ATOMIC_REPLAY_CHANGES"  # none: the recorded changes of files and commits are not made
 SPEED = "ATOMIC_REPLAY_SPEED"  # 1: recorded speed; 10: ten times as fast; max: no pauses
 _WORDS = 4000  # of a prompt that are compared
 _SHOWN = 60  # characters of a line of a prompt, or of a match, in a message
@@ -121,7 +122,7 @@ class ReplayProvider(LiveProvider):
 
         Raise PatchError and change nothing on failure.
         """
-        if not call.has_changed_files:
+        if not call.has_changed_files or os.environ.get(CHANGES) == "none":
             return
         from atomic.git import apply_changes, apply_changes_in
 

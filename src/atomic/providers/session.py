@@ -269,6 +269,12 @@ class LiveProvider(ABC):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
+    def require_program(self) -> None:  # noqa: B027  # a replay needs no program
+        """Raise ProgramMissingError if this needs a program that is not installed.
+
+        Nothing is started.
+        """
+
     @abstractmethod
     def start(self, options: SessionOptions) -> AbstractAsyncContextManager[LiveSession]:
         """Open a session; leaving the context ends it and its processes.

@@ -6,6 +6,6 @@ It is a workflow like any other. Only the catalog of workflows, `atomic salvage`
 The roles' instructions are in `entities/builtin/agents/`, the data of each prompt in
 `prompts.py`, the report in `report.py`.
 
-Public modules: `definition`, `file_copies`, `file_names`, `merge_run`, `position`,
-`users_files`.
+Public modules: `definition`, `file_copies`, `file_names`, `merge_run`, `opening`,
+`position`, `report`, `users_files`.
 """

@@ -13,8 +13,10 @@ from typing import TypeVar
 
 import msgspec
 
-from atomic.git import FolderSnapshot, find_repository
+from atomic.base.terminal import one_line
+from atomic.git import FolderSnapshot, GitError, find_repository
 from atomic.loading.project_check import CheckCommand
+from atomic.processes import ExecError
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.checks import NOT_FOUND
 from atomic.ralph.evidence import CheckResult
@@ -98,12 +100,55 @@ async def check_tree(
 async def check_commit(run: RunFolder, snapshot: FolderSnapshot) -> Checked:
     """Run the checks in a new workspace of a commit: no file of a worker is there that
     is not in the commit.
+
+    If git cannot read the files after the checks, they run once more in another
+    workspace. If it cannot then either, they are red: it is not known what they prove.
     """
+    try:
+        return await _check_once(run, snapshot)
+    except _UnknownFilesError as first:
+        if first.is_red:
+            return Checked([_without_proof(one, first.reason) for one in first.results], snapshot)
+    try:
+        return await _check_once(run, snapshot)
+    except _UnknownFilesError as again:
+        return Checked([_without_proof(one, again.reason) for one in again.results], snapshot)
+
+
+class _UnknownFilesError(Exception):
+    """Git cannot read the files of the workspace in which checks have run."""
+
+    def __init__(self, results: Sequence[CheckResult], reason: str) -> None:
+        super().__init__(reason)
+        self.results = results
+        self.reason = reason
+
+    @property
+    def is_red(self) -> bool:
+        return any(one.exit_code != 0 and not one.tolerated for one in self.results)
+
+
+async def _check_once(run: RunFolder, snapshot: FolderSnapshot) -> Checked:
     assert snapshot.head is not None
     async with run.timed("check"), run.workspaces.fresh(f"check-{snapshot.head[:12]}", snapshot.head) as view:
         results = await run.checks.check(run.cwd, run.options.gate_timeout, view=view)
-        after, rewritten = await tracked_files_in(view, snapshot.head)
+        try:
+            after, rewritten = await tracked_files_in(view, snapshot.head)
+        except (GitError, ExecError) as error:
+            raise _UnknownFilesError(results, str(error)) from error
     return Checked(results, snapshot, rewritten=rewritten, tree_after=after)
+
+
+def _without_proof(result: CheckResult, reason: str) -> CheckResult:
+    """Return a green result as a red one that says why it proves nothing."""
+    if result.exit_code != 0 and not result.tolerated:
+        return result
+    said = (
+        f"{result.output_tail.rstrip()}\n\nThe command ended with exit code {result.exit_code}, but afterwards git"
+        f" cannot read the files on which it ran ({one_line(reason)}), so it proves nothing. A check, and the programs"
+        " that it starts, must leave .git as it is."
+    )
+    return msgspec.structs.replace(result, exit_code=1, tolerated=False, unreadable=True, output_tail=said.lstrip())
 
 
 async def check_with_former_files(
@@ -117,9 +162,9 @@ async def check_with_former_files(
     async with run.timed("check"), run.workspaces.fresh(name, commit) as view:
         for path in paths:
             place = str(view.root / path)
-            done = await view.run("git", "checkout", "--quiet", start, "--", place, cwd=view.root)
+            done = await view.run("git", "checkout", "--quiet", start, "--", place, is_short=True)
             if done.exit_code != 0:  # it did not exist
-                await view.run("rm", "-rf", "--", place)
+                await view.run("rm", "-rf", "--", place, is_short=True)
         return await run.checks.check_once(run.cwd, run.options.gate_timeout, view)
 
 
@@ -213,10 +258,14 @@ def said_of(results: Sequence[CheckResult]) -> str:
 
 
 def _ended(result: CheckResult) -> str:
+    if result.steered:
+        return f"does not count: {', '.join(result.steered[:5])}, above the project, has changed since the run began"
     if result.timed_out:
         return "took too long"
     if result.exit_code == NOT_FOUND:
         return f"was not found (exit code {NOT_FOUND})"
+    if result.unreadable:
+        return "left files that git cannot read"
     return f"ended with exit code {result.exit_code}"
 
 

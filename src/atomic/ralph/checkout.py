@@ -104,7 +104,9 @@ class Checkout:
             await self._recover_checks(known, repository, now)
         before = self.files
         position = await position_of(repository)
-        if warning := place_warning(position, is_bisect=repository.operation() == "bisect"):
+        is_dry = self._run.options.dry_run  # it changes nothing, so there is nothing to warn of
+        warning = place_warning(position, is_bisect=repository.operation() == "bisect")
+        if warning and not is_dry:
             self._run.say(warning)
         self._note(Known(position, Seen(position, now.tree)))
         # Without a commit nothing separates the user's files from the project: all
@@ -120,7 +122,7 @@ class Checkout:
             self._facts.set(FACT, to_fact(files))
             staged = await self._watched.staged(repository, position)
             self._note(Known(position, Seen(position, now.tree, staged, self._watched.inner(repository))))
-        if files.files:
+        if files.files and not is_dry:
             self._run.say(announcement(files))
         if files.unreadable:
             self._run.say(f"Uncommitted work in {named(files.unreadable)} is not protected: git cannot read it")

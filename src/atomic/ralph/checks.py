@@ -1,9 +1,9 @@
 """Checks: the commands that decide whether work is good. Atomic runs them itself.
 
-They run one at a time, without credentials, on the current files. A check blocks a task
-if it has passed once, before the run or since. At the end of a run all checks must
-pass, except those that the user ignores. Stored data and `atomic.loading` call a check
-a gate.
+The checks of one commit run one at a time; those of several workers run at once. They
+get no credentials. A check blocks a task if it has passed once, before the run or
+since. At the end of a run all checks must pass, except those that the user ignores.
+Stored data and `atomic.loading` call a check a gate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import msgspec
 
 from atomic.loading.project_check import CheckCommand
 from atomic.processes import ExecTimeoutError, execute, new_mark
-from atomic.providers.environment import child_environment
+from atomic.providers.environment import CHECK_VARIABLES, child_environment
+from atomic.ralph import files_above
 from atomic.ralph.evidence import CheckResult
 from atomic.ralph.test_results import RunnerResults, read_results
 from atomic.sessions.facts import Facts
@@ -34,9 +35,8 @@ FACT = "gates.json"
 KILLED = -9  # the exit code of a check that took too long
 NOT_EXECUTABLE = 126  # exit code of sh
 NOT_FOUND = 127  # exit code of sh
-# No Python caches, which could hide a change, and no packages that agents may have
-# installed for the user.
-_EXTRA = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
+SIGNAL = 128  # exit codes of sh above it name the signal that ended a program
+NOT_COUNTED = 125  # in place of the exit code, as `git bisect run` reads it
 
 
 class _Output:
@@ -138,7 +138,7 @@ async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str], v
     output = _Output()
     began = monotonic()
     mark = new_mark()
-    environment = child_environment(passed=passed, extra={**_EXTRA, **mark})
+    environment = child_environment(passed=passed, extra={**CHECK_VARIABLES, **mark})
     words = ("sh", "-c", command)
     try:
         if view is None:
@@ -156,6 +156,21 @@ async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str], v
     digest = output.hash.hexdigest()
     tests = None if timed_out else await asyncio.to_thread(output.results)
     return CheckResult(command, exit_code, seconds, timed_out, digest, output.tail(), None, blocking=False, tests=tests)
+
+
+def ended_by_itself(result: CheckResult) -> bool:
+    """Return whether a check failed without a signal and within its time."""
+    is_signal = result.exit_code < 0 or result.exit_code > SIGNAL  # of the shell, or of a program that it ran
+    return result.exit_code != 0 and not result.timed_out and not is_signal
+
+
+def _explain_steered(paths: Sequence[str], exit_code: int) -> str:
+    named = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+    return (
+        f"This result does not count (exit code {exit_code}): {named}, above the project, is not as it was when the run"
+        " began, and decides what checks do. Put it back as it was, or remove it if it is new. If it has to stay,"
+        " start a new run."
+    )
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -237,7 +252,9 @@ class CheckHistory:
 
     @property
     def tolerant(self) -> Sequence[str]:
-        """Return the checks that may fail as before the run: the same tests, no others."""
+        """Return the checks that may fail as before the run: with the same exit code, and
+        only the same tests.
+        """
         return [command for command in self._read().tolerant if command not in self._read().passed_once]
 
     def tolerate(self, commands: Iterable[str]) -> None:
@@ -245,11 +262,18 @@ class CheckHistory:
         self._write(msgspec.structs.replace(self._read(), tolerant=tuple(commands)))
 
     def _is_tolerated(self, result: CheckResult) -> bool:
-        """Return whether a check is red only because of tests that failed before."""
+        """Return whether a check ended as before the run, and the failures that can be read
+        are all known: at least one test, and targets of make.
+        """
         before = self.tests_before.get(result.command)
-        if result.exit_code == 0 or before is None or result.tests is None or result.command not in self.tolerant:
+        tests = result.tests
+        if before is None or tests is None or result.command not in self.tolerant:
             return False
-        return result.tests.runner == before.runner and {*result.tests.failed} <= {*before.failed}
+        if result.exit_code != self.baseline.get(result.command) or not ended_by_itself(result):
+            return False
+        if tests.runner != before.runner or not tests.failed or not {*tests.failed} <= {*before.failed}:
+            return False
+        return before.failed_targets is None or {*(tests.failed_targets or ())} <= {*before.failed_targets}
 
     @property
     def leftovers(self) -> Sequence[str]:
@@ -333,6 +357,30 @@ class CheckHistory:
         """Let `take_baseline` run all checks: the run begins with other files."""
         self._write(msgspec.structs.replace(self._read(), baseline={}, tests={}, tolerant=()))
 
+    async def note_files_above(self, places: Sequence[Path]) -> None:
+        """Record the files above the project that decide what checks do."""
+        assert isinstance(self._facts, Facts)
+        self._facts.set(files_above.FACT, await asyncio.to_thread(files_above.find_files_above, places))
+
+    async def _changed_above(self, view: View | None) -> list[str]:
+        found = self._facts.get(files_above.FACT)
+        if found is None:  # the run began with an older version
+            return []
+        start = msgspec.convert(found, files_above.FilesAbove)
+        return await asyncio.to_thread(files_above.changed_since, start, [] if view is None else [view.root])
+
+    async def _run(self, command: str, cwd: Path, timeout: float, view: View | None) -> CheckResult:
+        """Run a check once. It does not count if a file above the project has changed."""
+        changed = {*await self._changed_above(view)}
+        result = await _run(command, cwd, timeout, self._variables, view)
+        changed.update(await self._changed_above(view))
+        if not changed:
+            return result
+        tail = f"{_explain_steered(sorted(changed), result.exit_code)}\n\n{result.output_tail}"
+        return msgspec.structs.replace(
+            result, exit_code=NOT_COUNTED, steered=tuple(sorted(changed)), output_tail=tail, tests=None
+        )
+
     async def check(self, cwd: Path, timeout: float, *, view: View | None = None) -> list[CheckResult]:
         """Run all checks.
 
@@ -345,17 +393,18 @@ class CheckHistory:
         results: list[CheckResult] = []
         for command in self.commands:
             async with _slots().take(alone=False):
-                result = await _run(command, cwd, timeout, self._variables, view)
+                result = await self._run(command, cwd, timeout, view)
             results.append(msgspec.structs.replace(result, baseline_exit_code=self.baseline.get(command)))
         return results
 
     async def _check(self, command: str, cwd: Path, timeout: float, view: View | None) -> CheckResult:
         is_flaky = False
         async with _slots().take(alone=view is None):
-            result = await _run(command, cwd, timeout, self._variables, view)
-        if result.exit_code != 0 and not result.timed_out and not self._is_tolerated(result):
+            result = await self._run(command, cwd, timeout, view)
+        is_final = result.exit_code == 0 or result.timed_out or result.steered
+        if not is_final and not self._is_tolerated(result):
             async with _slots().take(alone=True):
-                result = await _run(command, cwd, timeout, self._variables, view)
+                result = await self._run(command, cwd, timeout, view)
             is_flaky = result.exit_code == 0
         record = self._read()
         if result.exit_code == 0 and command not in record.passed_once:

@@ -32,7 +32,9 @@ class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
     blocking: bool
     flaky: bool = False  # it failed first and passed on the same files
     tests: RunnerResults | None = None  # where the runner of the tests is known
-    tolerated: bool = False  # only tests failed that had failed before the run
+    unreadable: bool = False  # git could not read the files on which it had run
+    tolerated: bool = False  # it ended as before the run, and only tests failed that had failed then
+    steered: Sequence[str] = ()  # files above the project that have changed: the result does not count
 
 
 class Diffstat(msgspec.Struct, frozen=True):

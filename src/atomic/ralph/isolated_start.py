@@ -6,15 +6,19 @@ the copy, something is missing there, and the run stops before anything is paid.
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
+from atomic.base.terminal import one_line
 from atomic.git import GitError
-from atomic.git.calls import split
 from atomic.graph import RunStatus, Suspend
+from atomic.ralph.checks import ended_by_itself
 from atomic.ralph.evidence import CheckResult
 from atomic.ralph.file_names import named
 from atomic.ralph.options import check_operation, red_checks_of
-from atomic.ralph.red_checks import end_of_output
+from atomic.ralph.red_checks import MAX_OUTPUT
 from atomic.ralph.run_folder import Ralph, RunFolder
 from atomic.workspaces import BranchMovedError, IsolationKind, RunBranch, WorkspaceError
 
@@ -37,50 +41,61 @@ async def prepare_workspaces(ctx: Ralph, run: RunFolder) -> RunBranch | None:
             run.say(f"works in your checkout itself, one task at a time: {begun}")
             check_operation(str(run.cwd))
         return None
+    await _require_folder(run, begun)
     if ctx.attempt > 1:  # the user may have changed the files meanwhile
         run.checks.forget_baseline()
     return begun
 
 
+async def _require_folder(run: RunFolder, branch: RunBranch) -> None:
+    """Raise Suspend if a copy of the project does not have the folder of the run."""
+    base = await run.workspaces.base()
+    root = run.workspaces.repository.root
+    folder = await asyncio.to_thread(_missing_folder, run.cwd, root, base.folder)
+    if not folder:
+        return
+    choices = [f"in {one_line(str(root))}", "with --isolate none"]
+    loose = [] if branch.first != branch.start else await run.workspaces.uncommitted()
+    # A new folder is listed without its files.
+    if any(path.startswith(folder) or (path.endswith("/") and folder.startswith(path)) for path in loose):
+        choices.insert(0, "with --include-uncommitted")
+    raise Suspend(
+        f"Commit {branch.first[:7]}, with which {branch.name} begins, has no folder {one_line(folder)}, in which the"
+        f" run was started, so its workers would not have it. Nothing was paid. Commit a file in it, then atomic resume"
+        f" {run.session.name}; or start again {' or '.join(choices)}",
+        status=RunStatus.BLOCKED,
+        code="workspace",
+    )
+
+
+def _missing_folder(cwd: Path, root: Path, base: Path) -> str:
+    """Return the folder of the run in the repository if the base does not have it, else
+    an empty text.
+    """
+    folder = os.path.relpath(os.path.realpath(cwd), os.path.realpath(root))
+    is_there = folder.startswith(os.pardir) or (base / folder).is_dir()
+    return "" if is_there else f"{folder}/"
+
+
 async def announce(run: RunFolder, branch: RunBranch) -> None:
-    """Print where the work goes, who does it, and which checks prove it."""
+    """Print what the user must know about the workspaces of the run."""
     for reason in branch.reasons:
         run.inform(f"workspaces are copies ({branch.kind}), because {reason}")
-    workers = run.options.workers
-    who = "one worker, in its own copy" if workers == 1 else f"{workers} workers, each in its own copy"
-    source = branch.upstream or "a detached HEAD"
-    facts = [f"branch {branch.name} from {source} ({branch.start[:7]})", f"{who} of the project"]
-    if branch.setup:
-        facts.append(f"set up by {branch.setup}")
-    facts += [f"check: {check.command} ({_state(run, check.command)})" for check in run.checks.chosen]
-    run.inform(" · ".join(facts))
     if branch.kind is IsolationKind.CLONE and not branch.guarded:
         run.inform("nothing keeps a worker that uses the path of your checkout from writing there: no namespaces here")
     if run.workspaces.left_out:
         run.inform(run.workspaces.left_out)
-    if branch.first == branch.start and (loose := await _uncommitted(run)):
+    if branch.first == branch.start and (loose := await run.workspaces.uncommitted()):
         run.inform(
             "your uncommitted files are not part of the run, which begins with your last commit: "
             f"{named(loose, most=5)} (--include-uncommitted adds them)"
         )
-
-
-def _state(run: RunFolder, command: str) -> str:
-    """Return how a check ended before the run."""
-    tests = run.checks.tests_before.get(command)
-    count = ""
-    if tests is not None and tests.total:
-        count = f", {tests.total} test{'' if tests.total == 1 else 's'}"
-    if run.checks.baseline.get(command) == 0:
-        return f"green{count}"
-    if tests is not None and command in run.checks.tolerant:
-        return f"red{count}, {len(tests.failed)} of them fail and may stay so"
-    return f"red{count}"
-
-
-async def _uncommitted(run: RunFolder) -> Sequence[str]:
-    words = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=dirty")
-    return [entry[3:] for entry in split(await run.workspaces.repository.git(*words))]
+    if branch.first != branch.start:
+        files = sorted(await run.workspaces.repository.differing(branch.start, branch.first))
+        run.inform(
+            f"the first commit of {branch.name} has your uncommitted files: {named(files, most=5)}. Leave them as they "
+            "are until the run is merged, or commit or stash them before"
+        )
 
 
 async def take_baseline(ctx: Ralph, run: RunFolder, branch: RunBranch) -> list[CheckResult]:
@@ -103,7 +118,7 @@ async def take_baseline(ctx: Ralph, run: RunFolder, branch: RunBranch) -> list[C
     red = [one for one in results if one.exit_code != 0]
     if is_decided or run.options.mode == "yolo":  # then the whole check is the goal
         return red
-    known = [one.command for one in red if one.tests is not None and one.tests.failed and not one.timed_out]
+    known = [one.command for one in red if one.tests is not None and one.tests.failed and ended_by_itself(one)]
     run.checks.tolerate(known)
     return [one for one in red if one.command not in known]
 
@@ -119,7 +134,7 @@ async def _compare(run: RunFolder, branch: RunBranch, results: Sequence[CheckRes
     except WorkspaceError as error:
         run.say(f"the checks were not run in the state of your checkout: {error}")
         return
-    dirty: Sequence[str] = () if branch.first != branch.start else await _uncommitted(run)
+    dirty: Sequence[str] = () if branch.first != branch.start else await run.workspaces.uncommitted()
     by_command = {one.command: one for one in own}
     for result in results:
         there = by_command[result.command]
@@ -154,8 +169,13 @@ def _explain(run: RunFolder, copy: CheckResult, own: CheckResult, difference: st
             " or something that it needs is missing there"
         )
     return (
-        f"The check `{copy.command}` {difference}. {reason}. In the copy it printed:"
-        f' "{end_of_output(copy)}". In your checkout: "{end_of_output(own)}". Nothing was paid. Name ignored files that'
-        f' it needs in .worktreeinclude, or set `setup` of [workspace] in your config.toml (such as "npm ci"), then'
-        f" atomic resume {run.session.name}; or start again with --isolate none"
+        f"The check `{copy.command}` {difference}. {reason}. Nothing was paid. Name ignored files that it needs in"
+        f' .worktreeinclude, or set `setup` of [workspace] in your config.toml (such as "npm ci"), then'
+        f" atomic resume {run.session.name}; or start again with --isolate none. What it printed:"
+        f"\n--- in the copy:\n{_last_lines(copy)}\n--- in your checkout:\n{_last_lines(own)}"
     )
+
+
+def _last_lines(check: CheckResult) -> str:
+    """Return the end of a check's output, each line on its own."""
+    return check.output_tail.strip()[-MAX_OUTPUT:] or "(nothing)"

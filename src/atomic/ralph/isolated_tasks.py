@@ -47,8 +47,13 @@ async def begin(ctx: Ralph) -> NodeResult:
 
 
 async def work(ctx: Ralph) -> NodeResult:
-    """Run one turn in the workspace of the task, and keep everything that it left."""
+    """Run one turn in the workspace of the task, and keep everything that it left.
+
+    Raises Suspend before the turn if its work could not be merged.
+    """
+    await ctx.take_worker()
     run = RunFolder(ctx)
+    await run.tip()
     task = ctx.item
     state = ctx.state
     attempt = state.turns.get(task.id, 0) + 1
@@ -129,8 +134,10 @@ async def merge(ctx: Ralph) -> NodeResult:
     """Put the work of a task on the run's branch: rebase it, check the result, and move
     the branch.
 
-    If that fails, the task goes back to its worker.
+    If that fails, the task goes back to its worker. Another one works meanwhile: the
+    tasks are merged one at a time.
     """
+    ctx.free_worker()
     run = RunFolder(ctx)
     task = ctx.item
     run.check_folder()
@@ -149,8 +156,9 @@ async def merge(ctx: Ralph) -> NodeResult:
         return await _send_back(ctx, run, task, merged)
     _note(run, task, merged, checked[-1].results if checked else ())
     await run.workspaces.remove(task.id)
-    tip = run.workspaces.required_branch.tip
-    return NodeResult({"checked": {task.id: await run.snapshot_of(tip)}} if run.checks.chosen else {}, goto=END)
+    # A merge is made although checks are red that only the end of the run needs.
+    is_proven = bool(run.checks.chosen and checked) and not checked[-1].missing(run)
+    return NodeResult({"checked": {task.id: checked[-1].after}} if is_proven else {}, goto=END)
 
 
 def _work_of(state: RalphState, task: Task) -> Work:
@@ -213,7 +221,11 @@ async def _send_back(ctx: Ralph, run: RunFolder, task: Task, problem: Try) -> No
     state = ctx.state
     failed = state.merges.get(task.id, 0) + 1
     problem = msgspec.structs.replace(problem, said=state.said.get(task.id, ""))
-    update = {"merges": {task.id: failed}, "returned": {task.id: problem}}
+    update = {
+        "merges": {task.id: failed},
+        "returned": {task.id: problem},
+        "came_back": {task.id: [*state.came_back.get(task.id, ()), problem.reason]},
+    }
     evidence = run.evidence.get(task.id)
     if evidence is not None:
         reason = f"not merged: {problem.reason}"

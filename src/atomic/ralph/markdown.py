@@ -15,7 +15,7 @@ MAX_LENGTH = 200  # characters of a line
 # A forge notifies people, closes issues or makes links where it reads these, except in
 # code.
 _ACTIVE = re.compile(r"@|#\d|://|\bwww\.|\bGH-\d", re.IGNORECASE)
-_MARKUP = re.compile(r"[\\`*\[\]<>~&]|(?<![^\W_])_|_(?![^\W_])")
+_MARKUP = re.compile(r"[\\`*\[\]<>~]|&(?=[#\w])|(?<![^\W_])_|_(?![^\W_])")
 _MARKUP_AT_START = re.compile(r"^(?:[#+=>-]|\d+[.)])")
 
 

@@ -23,7 +23,7 @@ from atomic.ralph.state import MAX_ATTEMPTS, Span, Try
 from atomic.sessions.facts import Facts
 from atomic.tasks import Task, TaskList
 from atomic.workflows import END, NodeResult
-from atomic.workspaces import WHOLE, Conflict, RunBranch, Work, find_dropped, move_branch
+from atomic.workspaces import WHOLE, BranchCheckedOutError, Conflict, RunBranch, Work, find_dropped, move_branch
 from atomic.workspaces.branch_merges import commit_tree, merge_message, merge_trees, named, tree_of
 
 CONFIG = "merges"  # the key in the config of the run; there is no flag of that name
@@ -186,7 +186,7 @@ async def merge(ctx: Ralph) -> NodeResult:
         raise Suspend(f"The branch of this run has moved, and the merge is commit {commit[:12]}", code="branch_changed")
     await _hand_over(run, request, commit)
     await run.workspaces.remove(TASK)
-    return NodeResult({"checked": {TASK: snapshot}} if run.checks.chosen else {}, goto=END)
+    return NodeResult(goto=END)
 
 
 async def _find_problem(run: RunFolder, request: MergeRequest, start: _Merge, result: str) -> Try | None:
@@ -259,13 +259,12 @@ async def _hand_over(run: RunFolder, request: MergeRequest, commit: str) -> None
     """
     repository = run.workspaces.repository
     branch = request.branch
-    checked_out = (await repository.git("for-each-ref", "--format=%(worktreepath)", branch.ref)).strip()
-    if checked_out:
-        reason = f"is checked out in {checked_out}"
-    elif await move_branch(repository, branch.name, commit, request.tip):
-        return
-    else:
+    try:
+        if await move_branch(repository, branch.name, commit, request.tip):
+            return
         reason = "has moved meanwhile"
+    except BranchCheckedOutError as error:
+        reason = f"is checked out in {error.folder}"
     id = run.session.name[:8]
     run.say(
         f"{branch.name} {reason}, so the merge is only on {run.workspaces.required_branch.name}: atomic accept {id}"

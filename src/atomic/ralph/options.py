@@ -14,12 +14,14 @@ import msgspec
 
 from atomic.base.errors import AtomicError, ExitCode
 from atomic.base.redaction import MARK, Redactor
+from atomic.base.terminal import one_line
 from atomic.base.untrusted_files import read_bounded_text
 from atomic.config import read_duration, read_layers
 from atomic.config.ralph_flags import DEFAULTS, NAME
 from atomic.git import find_repository
 from atomic.loading.project_check import CheckCommand, find_check
-from atomic.tasks import ProblemKind, TaskList, TasksError
+from atomic.ralph.plan import FATAL
+from atomic.tasks import TaskList, TasksError
 from atomic.workflows.definition import ResumeParams, WorkflowStateParams
 from atomic.workflows.errors import UntrustedError
 
@@ -31,7 +33,6 @@ PLAN = "the plan"
 SETTINGS = "config.toml"  # of the user
 PROJECT_SETTINGS = ".atomic/config.toml"
 MAX_SPEC = 1_000_000  # characters of a spec that a planner could still read
-_FATAL = (ProblemKind.CYCLE, ProblemKind.UNKNOWN_BLOCKER, ProblemKind.NO_TEXT)
 _SPEC_ENDINGS = (".md", ".markdown", ".txt", ".rst", ".adoc")
 
 
@@ -86,6 +87,35 @@ def read_options(params: WorkflowStateParams) -> Options:
         dry_run=bool(config["dry_run"]),
         project=params.project,
     )
+
+
+def check_texts(params: WorkflowStateParams) -> None:
+    """Refuse bytes that are not UTF-8: no file of the session could have them.
+
+    Raises StartError.
+    """
+    for text in (params.cwd, params.project):
+        _require_text(text, "the path of the project")
+    for key, value in params.config.items():
+        for text in cast("Sequence[Any]", value) if isinstance(value, list | tuple) else (value,):
+            _require_text(text, f"--{key.replace('_', '-')}")
+    repository = find_repository(params.cwd or os.curdir)
+    if (
+        repository is not None and {**DEFAULTS, **params.config}["isolate"] != "none"
+    ):  # it stores where its branch began
+        _require_text(repository.branch_in_head(), f"the name of the branch in {repository.root}")
+
+
+def _require_text(text: Any, name: str) -> None:
+    if not isinstance(text, str):
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        raise StartError(
+            f'{name} has bytes that are not UTF-8, and Atomic stores only UTF-8: "{one_line(readable)}". Change it'
+        ) from None
 
 
 def check_resume(params: ResumeParams) -> None:
@@ -158,7 +188,7 @@ def read_list(path: Path) -> TaskList:
         tasks = TaskList.read(path)
     except TasksError as error:
         raise StartError(str(error)) from error
-    if fatal := [problem for problem in tasks.problems if problem.kind in _FATAL]:
+    if fatal := [problem for problem in tasks.problems if problem.kind in FATAL]:
         raise StartError(f"{path}: {'; '.join(map(str, fatal))}")
     if not tasks.tasks:
         raise StartError(f"{path} has no tasks: add one, or give another list")
@@ -339,8 +369,11 @@ def _spec(prompt: str, cwd: Path) -> tuple[str, str]:
     try:
         if path.is_file():
             return _read_spec(path), str(path)
+        is_folder = " " not in prompt and path.is_dir()
     except (OSError, ValueError):  # not a possible file name
         return prompt, ""
+    if is_folder:
+        raise StartError(f"{prompt} is a folder, and no goal: give the path of a spec, or a prompt in quotes")
     if prompt.endswith(_SPEC_ENDINGS) and " " not in prompt:
         raise StartError(f"{prompt} does not exist: give the path of a spec, or a prompt in quotes")
     return prompt, ""

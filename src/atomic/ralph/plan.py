@@ -16,7 +16,7 @@ from atomic.tasks import NoTaskListError, ProblemKind, TaskList, TaskStatus
 MAX_TASKS = 500
 MAX_CHECK = 1000  # characters of a check
 MAX_DOCUMENTS = 1000  # in one answer
-_FATAL = (ProblemKind.CYCLE, ProblemKind.UNKNOWN_BLOCKER, ProblemKind.NO_TEXT)
+FATAL = (ProblemKind.CYCLE, ProblemKind.UNKNOWN_BLOCKER, ProblemKind.NO_TEXT)
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 _SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -61,7 +61,7 @@ def read_plan(source: object) -> TaskList:
         raise PlanError(f"the plan has {len(plan.tasks)} tasks; at most {MAX_TASKS} can be worked on")
     if unnamed := [task.id for task in plan.tasks if not task.title.strip()]:
         raise PlanError(f"tasks without a title: {', '.join(unnamed)}")
-    if wrong := [str(problem) for problem in plan.problems if problem.kind in _FATAL]:
+    if wrong := [str(problem) for problem in plan.problems if problem.kind in FATAL]:
         raise PlanError("; ".join(wrong))
     pending = [msgspec.structs.replace(task, status=TaskStatus.PENDING) for task in plan.tasks]
     return TaskList(pending, metadata=plan.metadata, problems=plan.problems)

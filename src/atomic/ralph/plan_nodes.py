@@ -11,25 +11,28 @@ import msgspec
 
 from atomic.base.errors import AtomicError
 from atomic.git import find_repository
+from atomic.graph import JournalError
 from atomic.loading.project_check import CheckCommand
 from atomic.providers.environment import GIT_VARIABLES
 from atomic.providers.errors import ProviderError
 from atomic.ralph.check_runs import watch_checks
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.isolated_start import announce, prepare_workspaces, take_baseline
+from atomic.ralph.opening import open_run
 from atomic.ralph.options import PLAN, has_secret, read_list, refuse_secrets
 from atomic.ralph.plan import PlanError, check_in, plan_in, plan_tool, read_plan
 from atomic.ralph.prompts import planner_prompt
 from atomic.ralph.pull_request import obstacle
 from atomic.ralph.red_checks import decide
 from atomic.ralph.run_folder import Ralph, RunFolder, ask_once
+from atomic.sessions.facts import read_facts
 from atomic.sessions.model import SessionStatus
-from atomic.sessions.store import SessionStore
+from atomic.sessions.store import Session, SessionStore
 from atomic.tasks import TaskList, TaskStatus
 from atomic.tasks.task import named
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
-from atomic.workspaces import View
+from atomic.workspaces import View, read_branch
 
 WITHOUT_CHECK = (
     "not verified by a check: none was found. The run relies on changed files and the review; "
@@ -56,14 +59,20 @@ async def prepare(ctx: Ralph) -> NodeResult:
         _take(run, _with_failed_as_work(run, read_list(Path(run.options.origin))))
     _choose_checks(run)
     _warn_of_variables(run)
-    await asyncio.to_thread(_warn_of_others, run)
+    repository = find_repository(run.cwd)
+    # A clone is in a folder of Atomic.
+    await run.checks.note_files_above([run.cwd if repository is None else repository.root, run.session])
     branch = None if run.options.dry_run else await prepare_workspaces(ctx, run)
     if branch is not None:
-        if red := await take_baseline(ctx, run, branch):
-            await decide(ctx, run, red)
+        red = await take_baseline(ctx, run, branch)
+        open_run(ctx, run, branch)
         await announce(run, branch)
+        if red:
+            await decide(ctx, run, red)
         return NodeResult({"start": await run.snapshot_of(branch.first), "isolated": True})
-    if run.workers > 1:
+    if not run.options.dry_run:
+        await asyncio.to_thread(_warn_of_others, run)
+    if run.workers > 1 and not run.options.dry_run:
         run.say(
             f"{run.workers} workers share one checkout, which is risky: each sees the half-done work of the "
             "others, a check may fail because of another's work, and changes cannot be assigned to tasks"
@@ -79,6 +88,7 @@ async def prepare(ctx: Ralph) -> NodeResult:
         run, untouched, lambda: run.checks.take_baseline(run.cwd, run.options.gate_timeout, again=again)
     )
     run.checks.note_leftovers(change.path for change in await run.snapshots.changes(untouched, start))
+    open_run(ctx, run, None)
     if red := [one for one in results if one.exit_code != 0]:
         await decide(ctx, run, red)
     return NodeResult({"start": start})
@@ -123,16 +133,25 @@ def _warn_of_variables(run: RunFolder) -> None:
 
 
 def _warn_of_others(run: RunFolder) -> None:
-    """Warn of another run in the same checkout."""
+    """Warn of another run that works in the same checkout itself."""
     store = SessionStore(run.session.parent.parent)
     here = _checkout(run.cwd)
     for record in store.list():
         is_other = record.id != run.session.name and record.status is SessionStatus.RUNNING and record.cwd
-        if is_other and not record.is_conversation and _checkout(Path(record.cwd)) == here:
+        if not is_other or record.is_conversation or _checkout(Path(record.cwd)) != here:
+            continue
+        if record.config.get("dry_run") is not True and not _has_workspaces(store.find(record.id)):
             run.say(
                 f"{record.workflow} {record.id} works in this checkout at the same time: each may damage the work "
                 f"of the other, or be credited with it. atomic stop {record.id} pauses it"
             )
+
+
+def _has_workspaces(session: Session) -> bool:
+    try:
+        return read_branch(read_facts(session.journal_path, session.id)) is not None
+    except JournalError:
+        return False
 
 
 def _checkout(folder: Path) -> Path:

@@ -320,7 +320,12 @@ def _result(check: CheckResult) -> str:
     if check.timed_out:
         return "took too long"
     text = "passed"
-    if check.exit_code != 0:
+    if check.tolerated and check.tests is not None:
+        text = (
+            f"red (exit code {check.exit_code}), as before the run: {len(check.tests.failed)} tests fail that failed"
+            " then, and no other. Nothing else of its output was compared: look whether anything else in it fails"
+        )
+    elif check.exit_code != 0:
         before = "and had not passed yet" if check.baseline_exit_code is None else "as before the run"
         text = f"red (exit code {check.exit_code}), {before}"
     return f"{text}, only the second time" if check.flaky else text

@@ -10,10 +10,12 @@ opens no second pull request.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,10 +24,11 @@ import msgspec
 
 from atomic.base.errors import AtomicError
 from atomic.git import GitError, RemoteAddress, Repository, find_repository, read_address
-from atomic.processes import ExecError, ExecResult, ProgramNotFoundError, execute
+from atomic.processes import ExecError, ProgramNotFoundError, execute
 from atomic.processes.temporary_folders import temporary_prefix
 from atomic.providers.environment import child_environment
 from atomic.ralph.markdown import plain
+from atomic.ralph.options import StartError
 from atomic.ralph.report import pull_request_body
 from atomic.ralph.report_data import read_report_data
 from atomic.ralph.run_folder import Ralph, RunFolder
@@ -107,6 +110,18 @@ async def publish(ctx: Ralph) -> NodeResult:
     return NodeResult()
 
 
+def check_pull_request(cwd: str) -> None:
+    """Refuse `--pr` where no pull request can be opened, before work costs money.
+
+    Raises StartError.
+    """
+    # A loop of its own: the caller may run in one, which must not continue meanwhile.
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        why = thread.submit(lambda: asyncio.run(obstacle(Path(cwd)))).result()
+    if why:
+        raise StartError(f"--pr cannot open a pull request: {why}")
+
+
 async def obstacle(cwd: Path) -> str | None:
     """Return what would prevent a pull request, or None. Nothing leaves the machine."""
     if shutil.which("gh") is None:
@@ -146,11 +161,8 @@ def _environment() -> dict[str, str]:
     """Return what pushing needs: the user's variables without secrets, but with the
     logins of git and gh.
     """
-    return child_environment(_OWN, base={name: os.environ[name] for name in os.environ if _is_for_pushing(name)})
-
-
-def _is_for_pushing(name: str) -> bool:
-    return not name.startswith("GIT_") or name.startswith(_OWN)
+    base = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name.startswith(_OWN)}
+    return child_environment(_OWN, base=base)
 
 
 def _repository(cwd: Path) -> Repository:
@@ -281,7 +293,8 @@ async def _gh(*words: str) -> str:
         except ProgramNotFoundError as error:
             raise _Refusal(_NO_GH) from error
     if result.exit_code != 0:
-        raise _Refusal(f"gh {' '.join(words[:2])} failed: {_said(result)}")
+        said = _end_of(result.stderr.strip() or result.stdout.strip()) or f"exit code {result.exit_code}"
+        raise _Refusal(f"gh {' '.join(words[:2])} failed: {said}")
     return result.stdout
 
 
@@ -324,11 +337,6 @@ def _title(run: RunFolder) -> str:
         return goal
     tasks = run.tasks.tasks
     return f"{tasks[0].title} and {len(tasks) - 1} more" if len(tasks) > 1 else tasks[0].title
-
-
-def _said(result: ExecResult) -> str:
-    """Return the end of a program's output."""
-    return _end_of(result.stderr.strip() or result.stdout.strip()) or f"exit code {result.exit_code}"
 
 
 def _end_of(text: str) -> str:

@@ -9,20 +9,24 @@ runs can be compared.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from atomic.ralph.dry_report import dry_sections
 from atomic.ralph.file_copies import STORE
 from atomic.ralph.markdown import bullets, code, line, paragraphs, plain
+from atomic.ralph.merge_run import MergeRequest, find_request
 from atomic.ralph.report_data import ReportData, read_report_data
 from atomic.ralph.report_sections import (
     choices_section,
     cost_section,
     done_section,
     findings_section,
+    known_failures,
     open_section,
 )
-from atomic.ralph.report_undo import branch_commands, undo_section
+from atomic.ralph.report_undo import branch_commands, undo_section, unfinished_commands
 from atomic.ralph.report_warnings import harm, late, late_warning, warnings
 from atomic.ralph.run_folder import NOTES, SNAPSHOTS, read_notes
 from atomic.ralph.users_files import changed_late
@@ -49,11 +53,16 @@ def at_end(end: RunEnd) -> EndNote | None:
     if data.record.pr:
         message += f"; pull request: {plain(data.record.pr)}"
     message += f"; report: {session / REPORT}"
-    if data.branch is not None:
+    if data.branch is not None and find_request(data.record.config) is None:
         message = "\n  ".join([message, *branch_commands(data, data.branch)])
     if data.options.dry_run:
         return EndNote(paragraphs(message, *dry_sections(data)))
-    return EndNote(message, verified=bool(data.verifying))
+    return EndNote(message, verified=data.is_verified)
+
+
+def unfinished_work(session: Path, facts: Mapping[str, Any]) -> list[str]:
+    """Return the lines that offer the work of a run that has not completed."""
+    return unfinished_commands(read_report_data(session, None, facts))
 
 
 def report_of(session_dir: Path, ending: RunEnd) -> str:
@@ -89,8 +98,19 @@ def sentence(data: ReportData, *, completed: bool) -> str:
     if data.options.dry_run:
         planned = f"{_count(len(data.tasks), 'task')} planned, " if data.tasks else ""
         return f"dry run: {planned}nothing was done"
+    request = find_request(data.record.config)
+    if request is not None:
+        return _merge_result(data, request, completed)
     result = _yolo_result(data, completed) if data.is_yolo else _tasks_result(data)
     return f"{result}{_proof(data)}" if completed else result
+
+
+def _merge_result(data: ReportData, request: MergeRequest, completed: bool) -> str:
+    names = f"{plain(request.branch.name)} and {plain(request.target)}"
+    if not completed:
+        return f"the merge of {names} is not done"
+    commands = " and ".join(plain(command) for command in data.verifying)
+    return f"{names} are merged in a workspace, {f'verified by {commands}' if commands else 'not verified by a check'}"
 
 
 def _yolo_result(data: ReportData, completed: bool) -> str:
@@ -125,9 +145,22 @@ def _proof(data: ReportData) -> str:
         return f", {verified}; whether it was reviewed is not known"
     if commands and data.branch is not None and not data.is_yolo:
         reviewed = " and reviewed" if data.is_reviewed else ", not reviewed"
-        return f"{reviewed}, each proven on its own commit and again after merging ({commands}){_ignored(data)}"
+        return f"{reviewed}, each proven on its own commit and again after merging ({commands}){_unproven(data)}"
     joint = " and" if bool(data.verifying) is data.is_reviewed else ","
-    return f", {verified}{joint} {'reviewed' if data.is_reviewed else 'not reviewed'}{_ignored(data)}"
+    return f", {verified}{joint} {'reviewed' if data.is_reviewed else 'not reviewed'}{_unproven(data)}"
+
+
+def _unproven(data: ReportData) -> str:
+    return _compared(data) + _ignored(data)
+
+
+def _compared(data: ReportData) -> str:
+    """Return of which checks only tests were compared, as the end of a sentence."""
+    parts = [
+        f"; {plain(command)}: {known_failures(number)} (only tests were compared)"
+        for command, number in data.known_failures.items()
+    ]
+    return "".join(parts)
 
 
 def _ignored(data: ReportData) -> str:
@@ -168,7 +201,7 @@ def _status_words(data: ReportData, ending: RunEnd) -> str:
     if ending.status == "completed" and data.options.dry_run:
         return ""  # only the plan is complete, and `sentence` has that
     if ending.status == "completed":
-        unproven = "" if data.verifying else ", not verified"
+        unproven = "" if data.is_verified else ", not verified"
         ignored = ", with red checks ignored" if data.checks.ignored else ""
         return f" completed{unproven}{ignored}"
     words = {"failed": " failed", "cancelled": " was cancelled"}
@@ -211,6 +244,8 @@ def _next_step(data: ReportData, ending: RunEnd) -> str:
     if ending.status == "cancelled":
         return "the run was cancelled for good and cannot be resumed; start a new run for the rest."
     text = _NEXT_STEPS.get(ending.reason, "`atomic resume {id}`: finished steps are not repeated.")
+    if ending.reason == "branch_changed" and data.branch is not None:
+        text = "put the branch of the run back as said above, then `atomic resume {id}`."
     if ending.reason == "check_red" and not data.calls:
         text = _RED_BEFORE_THE_RUN
     return text.format(id=data.id)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from atomic.git import FolderSnapshot
+from atomic.git import FolderSnapshot, find_repository, may_have_ref
 from atomic.ralph.checks import CheckHistory
 from atomic.ralph.definition import DEFAULTS
 from atomic.ralph.evidence import Evidence, read_evidence, weakened_checks
@@ -42,6 +42,7 @@ class ReportState(msgspec.Struct, frozen=True):
     spans: dict[str, list[Span]] = {}
     tries: dict[str, list[Try]] = {}
     returned: dict[str, Try | None] = {}
+    came_back: dict[str, list[str]] = {}
     said: dict[str, str] = {}
     reviews: list[Review] = []
     rounds: list[list[Finding]] = []
@@ -77,6 +78,7 @@ class ReportData:
     undone: Sequence[str]  # finished tasks whose changes were undone while no agent worked
     changed_copies: Sequence[str]  # files of the session that another program has changed
     branch: RunBranch | None = None  # of a run with workspaces
+    is_branch_gone: bool = False  # another program has deleted it
 
     @property
     def id(self) -> str:
@@ -129,11 +131,29 @@ class ReportData:
             check.command
             for proof in self.proofs
             for check in (*proof.checks, *proof.merged_checks)
-            if check.exit_code == 0 or check.tolerated
+            if check.exit_code == 0
         }
         passed |= self.checks.passed_once
         commands = self.checks.commands
         return [command for command in commands if command in passed and self.checks.is_blocking(command)]
+
+    @property
+    def known_failures(self) -> Mapping[str, int]:
+        """Return the checks that have never passed and of which only tests were compared,
+        with the number of tests that failed before the run and still fail.
+        """
+        found: dict[str, int] = {}
+        order = {} if self.branch is None else {one.task: place for place, one in enumerate(self.branch.landed)}
+        for proof in sorted(self.proofs, key=lambda proof: order.get(proof.task, -1)):
+            for check in (*proof.checks, *proof.merged_checks):
+                if check.tolerated and check.tests is not None and check.command in self.checks.tolerant:
+                    found[check.command] = len(check.tests.failed)
+        return found
+
+    @property
+    def is_verified(self) -> bool:
+        """Return whether checks verify the work, and none of them has only been compared."""
+        return bool(self.verifying) and not self.known_failures
 
     @property
     def weakened(self) -> list[str]:
@@ -212,6 +232,7 @@ def read_report_data(session: Path, state: object, facts: Mapping[str, Any]) -> 
         known = None
     users = read_users_files(facts)
     hooks, loose = commit_hooks(facts)
+    branch = read_branch(facts)
     return ReportData(
         session=session,
         record=record,
@@ -233,8 +254,14 @@ def read_report_data(session: Path, state: object, facts: Mapping[str, Any]) -> 
         deleted_ignored=deleted_ignored(facts),
         undone=undone_tasks(facts),
         changed_copies=facts.get(CHANGED_COPIES, ()),
-        branch=read_branch(facts),
+        branch=branch,
+        is_branch_gone=branch is not None and _is_gone(branch),
     )
+
+
+def _is_gone(branch: RunBranch) -> bool:
+    repository = find_repository(branch.root)
+    return repository is not None and not may_have_ref(repository, branch.ref)
 
 
 def _options(record: SessionRecord) -> Options:

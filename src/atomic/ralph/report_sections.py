@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from atomic.base.text import duration
+from atomic.base.usage import dollars
 from atomic.loading.project_check import CheckCommand
 from atomic.ralph.checks import readable
 from atomic.ralph.evidence import CheckResult, Evidence
@@ -17,7 +18,6 @@ from atomic.ralph.report_data import ReportData
 from atomic.ralph.review import Finding
 from atomic.ralph.yolo import TASK as YOLO
 from atomic.runs.spending import KILLED, Amount, CallRecord
-from atomic.sessions.report import dollars
 from atomic.tasks import Task, TaskStatus
 
 MAX_FILES = 20  # named in one line
@@ -71,8 +71,8 @@ def _evidence(data: ReportData, evidence: Evidence) -> list[str]:
     facts = [_check_result(check) for check in evidence.checks]
     if not facts:
         facts.append("**Not verified by a check.**")
-    elif not any(check.blocking and (check.exit_code == 0 or check.tolerated) for check in evidence.checks):
-        facts.append("**Not verified by a check**: none that was green before the run, or since, has passed.")
+    elif not any(check.blocking and check.exit_code == 0 for check in evidence.checks):
+        facts.append(_why_unverified(evidence))
     if data.is_shared:
         return facts
     where = _where(data, evidence)
@@ -93,6 +93,17 @@ def _evidence(data: ReportData, evidence: Evidence) -> list[str]:
     return facts
 
 
+def _why_unverified(evidence: Evidence) -> str:
+    if any(check.tolerated for check in evidence.checks):
+        return "**Not verified by a check**: no other test fails than before the run. Nothing else was compared."
+    return "**Not verified by a check**: none that was green before the run, or since, has passed."
+
+
+def known_failures(number: int) -> str:
+    """Return how many tests fail as before the run."""
+    return "1 known failure is left" if number == 1 else f"{number} known failures are left"
+
+
 def _check_result(check: CheckResult) -> str:
     command = code(check.command)
     took = duration(check.seconds)
@@ -100,11 +111,8 @@ def _check_result(check: CheckResult) -> str:
         flaky = ", **but only the second time: it is flaky**" if check.flaky else ""
         return f"{command} passed (exit code 0, {took}){flaky}"
     if check.tolerated and check.tests is not None:
-        failing = len(check.tests.failed)
-        return (
-            f"{command} ended with exit code {check.exit_code} ({took}): {failing} tests fail that failed before the"
-            " run, and no other"
-        )
+        left = known_failures(len(check.tests.failed))
+        return f"{command} ended with exit code {check.exit_code} ({took}), as before the run: {left}, and no other"
     ended = "took too long and was ended" if check.timed_out else f"ended with exit code {check.exit_code}"
     if check.blocking:
         return f"{command} {ended} ({took})"
@@ -277,6 +285,11 @@ def _check(data: ReportData, check: CheckCommand) -> str:
         result = "green before the run"
     elif has_passed:
         result = f"**red before the run** (exit code {before}): it has passed since, and blocks from then on"
+    elif command in data.known_failures:
+        left = known_failures(data.known_failures[command])
+        result = (
+            f"**red before the run** (exit code {before}): it has not passed since. {left} (only tests were compared)"
+        )
     else:
         ignored = "; it is ignored" if command in data.checks.ignored else ""
         result = f"**red before the run** (exit code {before}): it has not passed since, so it proves nothing{ignored}"
@@ -382,4 +395,10 @@ def _cost_notes(data: ReportData) -> list[str]:
     if repeated:
         listed = ", ".join(f"{code(evidence.task)} ({evidence.attempt})" for evidence in repeated)
         notes.append(f"More than one attempt was needed for {listed}.")
+    came_back = {} if data.state is None else data.state.came_back
+    for task in data.tasks:
+        if reasons := came_back.get(task.id):
+            solved = "and was solved" if task.status.is_done else "and was not solved"
+            why = "; then ".join(line(reason, MAX_REASON) for reason in reasons)
+            notes.append(f"Task {code(task.id)} came back from its merge to the worker, {solved}: {why}.")
     return notes

@@ -12,6 +12,7 @@ from atomic.ralph.merge_run import find_request
 from atomic.ralph.report_data import ReportData
 from atomic.ralph.report_sections import MAX_FILES
 from atomic.ralph.state import Span
+from atomic.tasks import TaskStatus
 from atomic.workspaces import RunBranch
 
 _BETWEEN = 5  # spaces between a command and its remark
@@ -41,9 +42,7 @@ def branch_commands(data: ReportData, branch: RunBranch) -> list[str]:
     """Return the lines about a run's branch that end its message: the result of
     `--accept`, and commands in a column, each with a remark.
     """
-    commands = _commands_of_branch(data, branch)
-    width = max(len(command) for command, _ in commands) + _BETWEEN
-    lines = [f"{command:{width}}{remark}" for command, remark in commands]
+    lines = _in_columns(_commands_of_branch(data, branch))
     result = branch.accept_result
     if result is not None and result.problem:
         lines.insert(0, f"not merged: {plain(result.problem, 1000)}")
@@ -52,19 +51,46 @@ def branch_commands(data: ReportData, branch: RunBranch) -> list[str]:
     return lines
 
 
+def unfinished_commands(data: ReportData) -> list[str]:
+    """Return the commands for the work of a run that has not completed.
+
+    Empty if nothing is finished and nothing is parked.
+    """
+    branch = data.branch
+    if branch is None or find_request(data.record.config) is not None:
+        return []
+    commands = _commands_of_branch(data, branch) if branch.landed else []
+    for task in data.open:
+        if task.status is TaskStatus.FAILED and data.worked_on(task):
+            commands.append((f"atomic salvage {data.id[:8]} {word(task.id)}", f"the work of task {plain(task.id)}"))
+    return _in_columns(commands)
+
+
+def _in_columns(commands: Sequence[tuple[str, str]]) -> list[str]:
+    """Return commands in a column, each with a remark: a pasted line works."""
+    width = max((len(command) for command, _ in commands), default=0) + _BETWEEN
+    return [f"{command:{width}}# {remark}" for command, remark in commands]
+
+
 def _commands_of_branch(data: ReportData, branch: RunBranch) -> list[tuple[str, str]]:
     id = data.id[:8]
     result = branch.accept_result
     is_merged = result is not None and not result.problem
     target = branch.upstream or branch.start[:12]
+    if data.is_branch_gone:
+        back = (f"git branch {branch.name} {branch.tip[:12]}", "bring the branch back, which is gone")
+        return [back] if branch.landed and not is_merged else []
     since = branch.start[:12] if is_merged else target  # the user's branch has the work already
-    commands = [(f"git diff {word(since)}...{branch.name}", "what changed")]
+    commands = [(f"git diff {word(since)}...{branch.name}", "what changed")] if branch.landed else []
     request = find_request(data.record.config)
     if request is not None:
         return [*commands, (f"atomic accept {request.run[:8]}", f"merge it into {plain(request.target)}")]
     if branch.landed and not is_merged:
         last = branch.landed[-1].task
-        commands.append((f"atomic accept {id}", f"merge it into {plain(target)}"))
+        if branch.upstream:
+            commands.append((f"atomic accept {id}", f"merge it into {plain(target)}"))
+        else:  # accept needs a branch to merge into
+            commands.append((f"git merge {branch.name}", "merge it into your checkout, which was on no branch"))
         commands.append((f"atomic undo {id} {word(last)}", f"take task {plain(last)} back out"))
     return commands
 
@@ -72,7 +98,11 @@ def _commands_of_branch(data: ReportData, branch: RunBranch) -> list[tuple[str, 
 def _branch(data: ReportData, branch: RunBranch) -> str:
     commands = _commands_of_branch(data, branch)
     result = branch.accept_result
+    if not branch.landed and result is None:
+        return paragraphs(_TITLE, "Your checkout is as it was, and nothing was merged into the branch.", *_parked(data))
     text = f"Your checkout is as it was. The work is on the branch {code(branch.name)}."
+    if data.is_branch_gone:
+        text = f"Your checkout is as it was. The branch {code(branch.name)} with the work is **gone**."
     if result is not None and result.problem:
         text += f" {code('--accept')} did not merge it: {line(result.problem, 1000)}"
     elif result is not None:
@@ -80,14 +110,19 @@ def _branch(data: ReportData, branch: RunBranch) -> str:
             f"The branch {code(branch.name)} was merged into {code(result.target)}, which was moved from "
             f"{code(branch.start[:12])} to {code(result.commit[:12])}."
         )
-    if result is None or result.problem:
+    if not data.is_branch_gone and (result is None or result.problem):
         commands.append((f"atomic discard {data.id[:8]}", "delete the branch; the work stays restorable"))
-    width = max(len(command) for command, _ in commands) + 2
+    width = max((len(command) for command, _ in commands), default=0) + 2
     parts = [_TITLE, text, shell(*(f"{command:{width}}# {remark}" for command, remark in commands))]
-    if lost := [task for task in data.open if data.worked_on(task)]:
-        parts.append("Work of tasks that are not done is parked:")
-        parts.append(shell(*(f"atomic salvage {data.id[:8]} {word(task.id)}" for task in lost)))
-    return paragraphs(*parts)
+    return paragraphs(*parts, *_parked(data))
+
+
+def _parked(data: ReportData) -> list[str]:
+    lost = [task for task in data.open if data.worked_on(task)]
+    if not lost:
+        return []
+    commands = shell(*(f"atomic salvage {data.id[:8]} {word(task.id)}" for task in lost))
+    return ["Work of tasks that are not done is parked:", commands]
 
 
 def _task(data: ReportData, evidence: Evidence) -> str:

@@ -188,8 +188,8 @@ def harm(data: ReportData) -> str:
     parts: list[str] = []
     if files := data.uncommitted:
         number = "1 file is" if len(files) == 1 else f"{len(files)} files are"
-        hooks = codes(data.hooks, " or ")
-        parts.append(f"{number} not committed, perhaps because the commit hook {hooks} refused")
+        hooks = codes(data.hooks, " and ")
+        parts.append(f"{number} not committed: no worker did it (the repository has the commit hook {hooks})")
     if troubles := data.users.troubles:
         by_checks = all(trouble.task == CHECKS for trouble in troubles.values())
         who = "" if by_checks else " by a turn or by you"

@@ -1,4 +1,6 @@
-"""The nodes after the work: checks on the whole, reviews, and decisions from them."""
+"""The nodes after the work: checks on the whole, reviews, decisions from them, and the
+merge of `--accept`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from atomic.base.files import replace_file
+from atomic.git import GitError
 from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
 from atomic.ralph.changed_tests import protected
@@ -44,6 +47,9 @@ from atomic.tasks import Task, TaskList
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
 from atomic.workspaces import View
+from atomic.workspaces.acceptance import Acceptance
+from atomic.workspaces.branch_merges import BranchError
+from atomic.workspaces.run_branch import AcceptResult
 
 _CHOSEN = "tasks"  # the key under which a step remembers the tasks that it adds
 MAX_MOVES = 2  # how often the work is checked and reviewed again because files have changed
@@ -276,3 +282,44 @@ async def halt(ctx: Ralph) -> NodeResult:
 def is_reviewed(state: RalphState) -> bool:
     """Return whether the run has reviews."""
     return state.options.review_rounds > 0
+
+
+async def accept(ctx: Ralph) -> NodeResult:
+    """Merge the run's branch into the user's if that is a fast-forward, or say why not.
+
+    A run is completed in both cases.
+    """
+    run = RunFolder(ctx)
+    if not run.is_isolated:
+        return NodeResult()  # the work is in the checkout already
+    try:
+        result = await _accept(run, again=ctx.attempt > 1)
+    except (BranchError, GitError) as error:
+        result = AcceptResult(problem=str(error))
+    if result.problem:
+        run.say(f"--accept: not merged. {result.problem}")
+    run.workspaces.keep_accept_result(result)
+    return NodeResult()
+
+
+async def _accept(run: RunFolder, *, again: bool) -> AcceptResult:
+    """Merge the branch. Raises BranchError, GitError, Suspend."""
+    spaces = run.workspaces
+    branch = spaces.required_branch
+    repository = spaces.repository
+    tip = await run.tip()
+    if tip == branch.first:
+        raise BranchError(f"{branch.name} has no commit that is not yours")
+    head, ref = await repository.head()
+    # A process that was killed after the merge did not record it.
+    if again and head is not None and ref is not None and await repository.is_ancestor(tip, head):
+        return AcceptResult(ref.removeprefix("refs/heads/"), head)
+    id = run.session.name
+    acceptance = Acceptance(repository, branch, id)
+    outlook = await acceptance.look(tip)
+    if outlook.has_moved:
+        raise BranchError(
+            f"{outlook.target} has commits that {branch.name} does not have: atomic accept {id[:8]} merges both"
+        )
+    accepted = await acceptance.merge(outlook)
+    return AcceptResult(accepted.target, accepted.commit)

@@ -65,6 +65,7 @@ class RalphState(State):
 
     plan_problem: str = ""  # why the last plan was refused
     planned: bool = False
+    came_back: Annotated[dict[str, list[str]], reducers.merge] = {}  # by task: why its merges failed
 
     spans: Annotated[dict[str, list[Span]], reducers.merge] = {}  # by task: its turns
     broken: Annotated[dict[str, str], reducers.merge] = {}  # by task: why its last turn failed

@@ -16,8 +16,9 @@ the output unreadable. It cannot remove a name. What remains, and what a caller 
 * A runner that the project's code controls can lie: a `conftest.py` that changes
   reports, a test that prints a whole run and ends the process.
 * A printed run that looks complete adds its tests to the total.
-* Only tests are read. A command that also fails for another reason, such as a linter,
-  looks the same: the caller judges the exit code.
+* Only tests are read, and the targets that make says failed. A command that also fails
+  for another reason, such as a linter, looks the same: the caller compares the exit code,
+  and must not say that the command was proven.
 * `go test -failfast` prints nothing that shows it. `unittest -f` prints nothing either,
   but its last test has failed, and that is unreadable unless two tests failed.
 * A run that dies before it prints its first line is not seen if another one follows.
@@ -51,6 +52,8 @@ class RunnerResults(msgspec.Struct, frozen=True):
     # go lists tests only with -v.
     total: int
     failed: tuple[str, ...]  # sorted names of tests, and of files and packages that could not be loaded
+    # What make says failed, such as `[test] Error 1`, sorted. None: read by an older version.
+    failed_targets: tuple[str, ...] | None = None
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -88,7 +91,19 @@ def read_results(output: str) -> RunnerResults | None:
     failed = {
         name if number == 1 else f"run {number}: {name}" for number, run in enumerate(runs, 1) for name in run.failed
     }
-    return RunnerResults(runner, sum(run.total for run in runs), tuple(sorted(failed)))
+    return RunnerResults(runner, sum(run.total for run in runs), tuple(sorted(failed)), _failed_targets(text))
+
+
+# make
+
+# Not only at the beginning of a line: a recipe may print text without a new line.
+_MAKE_FAILED = re.compile(r"make(?:\[[0-9]{1,4}\])?: \*\*\* (?!Waiting for unfinished jobs)(.+)")
+_MAKE_PLACE = re.compile(r"\A\[[^\]\n]*:[0-9]+: ")  # `[Makefile:4: test] Error 1`: the line may move
+
+
+def _failed_targets(text: str) -> tuple[str, ...]:
+    """Return what make says failed, without the lines of the makefile."""
+    return tuple(sorted({_MAKE_PLACE.sub("[", said.rstrip()) for said in _MAKE_FAILED.findall(text)}))
 
 
 def _require(condition: bool) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from atomic.ralph import isolated_tasks, merge_run, plan_nodes, pull_request, review_nodes, task_nodes, yolo
-from atomic.ralph.accept_node import accept
-from atomic.ralph.options import check_operation, check_resume, check_trust, check_yolo, read_options
+from atomic.ralph.options import check_operation, check_resume, check_texts, check_trust, check_yolo, read_options
 from atomic.ralph.report import at_end
+from atomic.ralph.review_nodes import accept
 from atomic.ralph.run_folder import TASKS, Ralph, RunFolder
 from atomic.ralph.state import RalphState, workers_of
 from atomic.workflows import END, LoadedWorkflow, Node, NodeKind, NodeResult, WorkflowRuntime, graph, node
@@ -24,7 +24,7 @@ def ralph(definition: WorkflowDefinition) -> LoadedWorkflow:
         .if_(_is_yolo, _yolo(), else_=_tasks(), id="how")
         .if_(lambda state: state.options.pr, [node("publish", pull_request.publish)], id="with-pr")
         .if_(lambda state: state.options.accept, [node("accept", accept)], id="with-accept")
-        .compile(name=definition.name, description=definition.description, max_steps=0)
+        .compile(name=definition.name, description=definition.description, max_steps=0, result=_no_result)
     )
     return LoadedWorkflow(
         graph=compiled,
@@ -34,6 +34,10 @@ def ralph(definition: WorkflowDefinition) -> LoadedWorkflow:
         at_end=at_end,
         capabilities=Capabilities(subagents=True, task_list=True, questions=True),
     )
+
+
+def _no_result(state: RalphState) -> None:
+    """Return no result: `at_end` says what came of the goal."""
 
 
 def agent(id: str, run: Callable[[Ralph], Awaitable[NodeResult]]) -> Node[RalphState, WorkflowRuntime]:
@@ -46,11 +50,14 @@ def check_start(params: WorkflowStateParams) -> None:
 
     Raises StartError, UntrustedError.
     """
+    check_texts(params)
     options = read_options(params)
     check_yolo(params)
     check_trust(params, options)
     if not options.dry_run and options.isolate == "none":
         check_operation(params.cwd)
+    if options.pr and not options.dry_run:
+        pull_request.check_pull_request(params.cwd)
 
 
 def create_state(params: WorkflowStateParams) -> Mapping[str, Any]:
@@ -151,5 +158,6 @@ async def show(ctx: Ralph) -> NodeResult:
 
 async def unreviewed(ctx: Ralph) -> NodeResult:
     """End the run without a review."""
-    RunFolder(ctx).say("not reviewed: --review-rounds is 0")
+    if merge_run.find_request(ctx.deps.config) is None:
+        RunFolder(ctx).say("not reviewed: --review-rounds is 0")
     return NodeResult({"over": True})

@@ -33,8 +33,8 @@ from atomic.runs.turn_watch import TurnWatch
 from atomic.workflows.errors import TurnCutError
 
 if TYPE_CHECKING:
-    from atomic.graph.engine.context import StepContext
     from atomic.providers.base import AgentProvider, AgentSession, Capabilities, ContextUsage, ModelInfo, SessionOptions
+    from atomic.runs.calling_step import CallingStep
     from atomic.runs.runtime import RunRuntime
     from atomic.workspaces import View
 
@@ -78,7 +78,7 @@ class Caller(msgspec.Struct, frozen=True):
 class StepCalls:
     """Makes the calls of one step."""
 
-    def __init__(self, run: RunRuntime, ctx: StepContext, caller: Caller) -> None:
+    def __init__(self, run: RunRuntime, ctx: CallingStep, caller: Caller) -> None:
         self.run = run
         self.ctx = ctx
         self.caller = caller
@@ -106,6 +106,8 @@ class StepCalls:
             )  # fmt: skip
             try:
                 with self.ctx.resting():
+                    if self.run.host.around_call is not None:
+                        await stack.enter_async_context(self.run.host.around_call())
                     spending = await stack.enter_async_context(turn)
             except (CapReached, Parked) as reached:
                 raise self.suspend(reached) from reached

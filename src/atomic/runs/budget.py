@@ -22,7 +22,7 @@ import msgspec
 
 from atomic.base.usage import Usage
 from atomic.graph.engine.errors import JournalError, RunOwnedError
-from atomic.runs.limits import CHARACTERS_PER_TOKEN, CapReached, Caps, OnLimit
+from atomic.runs.limits import CHARACTERS_PER_TOKEN, Caller, CapReached, Caps, OnLimit
 from atomic.runs.rate_limits import RateLimits
 from atomic.runs.spending import (
     WORKED,
@@ -120,15 +120,17 @@ class Budget:
         *,
         on_limit: OnLimit = "wait",
         run: str = "",
+        caller: Caller = "command",
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         warn: Callable[[str], object] | None = None,
     ) -> None:
         self.caps = caps or Caps()
         self.rate_limits = RateLimits(
-            on_limit, run=run, clock=clock, sleep=sleep, warn=self._warn_once, resting=self.resting
+            on_limit, run=run, caller=caller, clock=clock, sleep=sleep, warn=self._warn_once, resting=self.resting
         )
         self._run = run
+        self._caller: Caller = caller
         self._warn = warn
         self._facts: Facts | None = None
         self._settled = Amount()
@@ -164,6 +166,11 @@ class Budget:
         """Return the total of the run, including running turns."""
         total = sum((turn.amount for turn in self._live), self._settled)
         return Spent(total.usd, total.input_tokens, total.output_tokens, self._watch.seconds, total.unpriced)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Return whether a call has ended without a price for all that it took."""
+        return self._facts is not None and any(call.is_incomplete for call in read_calls(self._facts))
 
     @asynccontextmanager
     async def turn(
@@ -279,7 +286,7 @@ class Budget:
         )
         for kind, limit, bound, taken, spent in found:
             if limit is not None and bound is not None and taken > bound:
-                return CapReached(kind, limit, spent, run=self._run, cut="turn")
+                return CapReached(kind, limit, spent, run=self._run, cut="turn", caller=self._caller)
         return None
 
     @property
@@ -300,7 +307,11 @@ class Budget:
         limit = self.caps.max_time
         if limit is None or self._watch.seconds < limit:
             return None
-        return CapReached("max_time", limit, self._watch.seconds, run=self._run)
+        return self._time_cap(limit)
+
+    def _time_cap(self, limit: float, *, note: str = "", cut: str = "") -> CapReached:
+        seconds = self._watch.seconds
+        return CapReached("max_time", limit, seconds, run=self._run, note=note, cut=cut, caller=self._caller)
 
     def overtime(self, what: str) -> CapReached | None:
         """Return the cap if `what` continues after `--max-time` and its grace.
@@ -311,7 +322,7 @@ class Budget:
         if self.caps.max_time is None or end is None or self._watch.seconds < end + _OVERTIME:
             return None
         note = f"; {what} was interrupted, and a resume runs it again"
-        return CapReached("max_time", self.caps.max_time, self._watch.seconds, run=self._run, note=note)
+        return self._time_cap(self.caps.max_time, note=note)
 
     @asynccontextmanager
     async def timed(self, what: str) -> AsyncGenerator[None]:
@@ -326,7 +337,7 @@ class Budget:
         except TimeoutError:
             if not limit.expired() or self.caps.max_time is None:
                 raise
-            raise CapReached("max_time", self.caps.max_time, self._watch.seconds, run=self._run, cut=what) from None
+            raise self._time_cap(self.caps.max_time, cut=what) from None
 
     def _dollars(self, amount: Amount) -> float:
         """Return the dollars of an amount.
@@ -362,7 +373,7 @@ class Budget:
         for kind, limit, spent, remark in found:
             if limit is None or spent < limit or (beyond and spent == limit):
                 continue
-            return CapReached(kind, limit, spent, run=self._run, note=remark)
+            return CapReached(kind, limit, spent, run=self._run, note=remark, caller=self._caller)
         return None
 
     def _write(self, turn: TurnSpending) -> None:
@@ -386,14 +397,22 @@ class Budget:
         tokens = self.caps.max_tokens
         if not is_unpriced or cost is None:
             return
+        cost_cap = self._named_cap("max_cost")
+        token_cap = self._named_cap("max_tokens")
         if tokens is not None:
-            self._warn_once(f"the agent does not report prices: --max-tokens {tokens:,} counts, not --max-cost")
+            self._warn_once(
+                f"the agent does not report prices: {token_cap}{tokens:,} counts, not {cost_cap.rstrip(' =')}"
+            )
         else:
             kept = int(cost * TOKENS_PER_DOLLAR)
             self._warn_once(
-                f"the agent does not report prices: --max-cost {cost:g} counts as {kept:,} tokens"
-                " (--max-tokens N sets another number)"
+                f"the agent does not report prices: {cost_cap}{cost:g} counts as {kept:,} tokens"
+                f" ({token_cap}N sets another number)"
             )
+
+    def _named_cap(self, kind: str) -> str:
+        """Return how the user sets a cap, up to its value."""
+        return f"{kind}=" if self._caller == "python" else f"--{kind.replace('_', '-')} "
 
     def _warn_estimated(self, provider: str) -> None:
         if self.caps.max_cost is not None or self.caps.max_tokens is not None:

@@ -17,13 +17,14 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from atomic.base.step_names import local_node, without_items
-from atomic.base.text import duration
-from atomic.base.usage import Usage
-from atomic.graph import CompiledGraph, Event
+from atomic.base.text import duration, local_time
+from atomic.base.usage import Usage, dollars
+from atomic.graph import Event
 from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolOutput, TurnEnded
 from atomic.providers.prompt_title import attempt_of
 from atomic.questions import Question
 from atomic.runs.agent_calls import Caller
+from atomic.runs.endings import signal_command
 from atomic.runs.events import (
     AgentActivity,
     LimitReached,
@@ -31,6 +32,7 @@ from atomic.runs.events import (
     NodeStarted,
     QuestionAsked,
     RunEnded,
+    RunStarted,
     TasksChanged,
     Warning,
     WorkflowEvent,
@@ -38,9 +40,9 @@ from atomic.runs.events import (
 )
 from atomic.runs.limits import CapReached
 from atomic.sessions.model import OpenQuestion
-from atomic.sessions.report import dollars
 from atomic.sessions.store import Session
 from atomic.tasks import Task, TaskStatus
+from atomic.workflows.definition import Runnable
 
 EventT = TypeVar("EventT", bound=WorkflowEvent)
 
@@ -50,13 +52,15 @@ LONGEST_TEXT = 1_000_000  # characters of joined text in one event
 _ENDINGS = {"done": "ended", "interrupted": "was cut off", "limit": "was not served"}
 LONGEST_TITLE = 60  # characters of a task's title in `progress.txt`
 
+_SHORT_SLEEP = 10.0  # seconds, which are not worth a line
+
 _Delta = TextDelta | ThinkingDelta | ToolOutput
 
 
 class EventLog:
     """Publishes the events of the engine and the runtime of one run."""
 
-    def __init__(self, session: Session, graph: CompiledGraph[Any], descriptions: Mapping[str, str]) -> None:
+    def __init__(self, session: Session, graph: Runnable, descriptions: Mapping[str, str]) -> None:
         self.queue = EventQueue(session.id)
         self.is_logging = True
         self.questions: dict[str, OpenQuestion] = {}
@@ -106,6 +110,8 @@ class EventLog:
                 )
             case "asked":
                 self._ask(node, event.data)
+            case "waiting":
+                self._wait(node, event.data["signal"], event.data["until"])
             case _:
                 pass
 
@@ -168,10 +174,20 @@ class EventLog:
     def _ask(self, node: str, question: Question) -> None:
         labels = [option.label for option in question.options]
         self.questions[question.id] = OpenQuestion(
-            question.id, question.text, labels, node, question.header, question.multi_select, question.default
-        )
+            question.id, question.text, labels, node, question.header, question.multi_select, question.default,
+            question.returns,
+        )  # fmt: skip
         self._session.save(questions=tuple(self.questions.values()))
         self.emit(QuestionAsked, question=question, node=node)
+
+    def _wait(self, node: str, signal: str, until: float | None) -> None:
+        """Publish that a step waits for a signal, or sleeps for more than a moment."""
+        when = "" if until is None else f" until {local_time(until, with_zone=True)}"
+        if signal:
+            command = signal_command(self._session.id, signal)
+            self.warn(f'waits for the signal "{signal}"{when}: {command}', node, notice=True)
+        elif until is not None and until - time.time() > _SHORT_SLEEP:
+            self.warn(f"sleeps{when}", node, notice=True)
 
     def keep_questions(self, open_ids: Collection[str]) -> None:
         """Close all questions but these.
@@ -342,6 +358,8 @@ class ProgressLines:
 
     def of_event(self, event: WorkflowEvent) -> str | None:
         match event:
+            case RunStarted(resumed=True):
+                return "the run continues; a step that was cut off begins again"
             case NodeStarted(description=text) if text and without_items(event.node) == event.node:
                 return text  # the calls show the work on each item of a list
             case NodeEnded(status="failed"):

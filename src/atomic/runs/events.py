@@ -113,6 +113,13 @@ class RunEnded(_RunEvent, frozen=True, kw_only=True, tag="run_ended"):
     resume: str = ""
     verified: bool | None = None  # whether a check has proven the work; None: unknown
     plain: str = ""  # `message` without node ids, if it has any
+    wake_at: float | None = None  # of a paused run: Unix time when it can continue by itself
+    signals: Sequence[str] = ()  # names of the signals that it waits for
+    result: Any = None  # what the workflow returned, up to 64 KiB as JSON
+    result_omitted: bool = False  # the result is larger: `atomic sessions result` prints it
+    cost: float | None = None  # dollars, of all processes of the run; None: the price is unknown
+    report: str = ""  # the path of the run's report, if it has one
+    session_dir: str = ""
 
     @property
     def said(self) -> str:

@@ -10,27 +10,33 @@ from typing import Any
 
 from atomic import __version__
 from atomic.base.step_names import split_first, without_items
-from atomic.graph import CompiledGraph, Node, State
+from atomic.graph import CompiledGraph, FunctionWorkflow, Node, State
 from atomic.runs.host import Answer, Runtime
 from atomic.runs.isolation import check_isolation
 from atomic.runs.run import RunRequest, WorkflowRun
 from atomic.sessions.errors import RunNotStartedError
 from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import Session, this_owner
+from atomic.workflows.arguments import arguments_of
 from atomic.workflows.builder import graph
 from atomic.workflows.capabilities import is_isolated
-from atomic.workflows.definition import WorkflowDefinition, WorkflowStateParams
+from atomic.workflows.definition import LoadedWorkflow, Runnable, WorkflowDefinition, WorkflowStateParams
 from atomic.workflows.errors import UnknownRoleError
 from atomic.workflows.nodes import agent_node
 from atomic.workflows.runtime import WorkflowRuntime
 
-__all__ = ["WorkflowRun", "run_workflow"]
+__all__ = ["WorkflowRun", "graph_of", "run_workflow"]
 
 
 class ChatState(State):
     """The state of a workflow without a graph."""
 
     prompt: str = ""
+
+
+def graph_of(name: str, loaded: LoadedWorkflow) -> Runnable:
+    """Return the graph or the function of a workflow; without one, that of its chat."""
+    return loaded.graph or _chat_graph(name)
 
 
 def _chat_graph(name: str) -> CompiledGraph[ChatState]:
@@ -54,11 +60,13 @@ def run_workflow(
     answers: Mapping[str, Answer] | None = None,
     model: str | None = None,
     max_iterations: int | None = None,
+    cancel: bool = False,
 ) -> WorkflowRun:
     """Run a workflow, or resume a session, and return the events, RunEnded last.
 
-    `config` overrides the config of the settings or of the resumed run. Raises
-    UnknownRoleError, and what `definition.load()` and the workflow's `check_start`
+    `config` overrides the config of the settings or of the resumed run. With `cancel` a
+    run of a function is cancelled for good: what it has done is compensated. Raises
+    UnknownRoleError, ArgumentError, and what `definition.load()` and the workflow's `check_start`
     raise, before a session is created. Reading the first event raises RunOwnedError if
     another process owns the run.
     """
@@ -74,6 +82,9 @@ def run_workflow(
             given=changed, untrusted=runtime.untrusted,
         )  # fmt: skip
         loaded.check_start(params)
+    arguments: Mapping[str, Any] = {}
+    if isinstance(loaded.graph, FunctionWorkflow) and not resume:
+        arguments = arguments_of(loaded.graph, prompt, merged)
     if loaded.graph is not None and not resume and is_isolated(loaded.graph):
         check_isolation(merged, runtime.folder)
     if session is not None:
@@ -102,11 +113,13 @@ def run_workflow(
     request = RunRequest(
         definition=definition,
         loaded=loaded,
-        graph=loaded.graph or _chat_graph(definition.name),
+        graph=graph_of(definition.name, loaded),
         prompt=prompt,
         config=merged,
         given=frozenset((*session.record.options.get("given", ()), *changed)),
+        arguments=arguments,
         resume=resume,
+        cancel=cancel,
         answers=answers or {},
         model=model,
         max_iterations=max_iterations,

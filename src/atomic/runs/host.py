@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,14 +16,14 @@ from atomic.graph import Suspend
 from atomic.providers.base import SessionOptions
 from atomic.questions import Question
 from atomic.runs.budget import Budget
-from atomic.runs.limits import Caps, OnLimit
+from atomic.runs.limits import Caller, Caps, OnLimit
 from atomic.sessions.store import SessionStore
 from atomic.workflows.definition import Untrusted
 from atomic.workflows.runtime import Entities, Tools, Workflows
 
 if TYPE_CHECKING:
     from atomic.providers.base import AgentProvider
-    from atomic.runs.event_log import EventLog
+    from atomic.runs.run_events import RunEvents
 
 Answer = str | list[str]
 
@@ -76,6 +77,7 @@ class Runtime(msgspec.Struct, frozen=True):
     on_limit: OnLimit = "wait"
     others: Sequence[str] = ()  # providers that `--on-limit switch` may switch to
     record: str | None = None
+    park: bool = False  # a run that only waits ends its process
     untrusted: Untrusted | None = None  # commands of the project that the user has not approved
     trusted: bool = False  # the project's own hooks, plugins and MCP servers may run
     prepare: Prepare | None = None  # adds the user's configuration to each session
@@ -83,6 +85,9 @@ class Runtime(msgspec.Struct, frozen=True):
     clock: Callable[[], float] = time.time
     approved: bool = False  # the project was approved at the start, so the run records its own changes to it
     setup: bytes | None = None  # the project's approved script that sets a workspace up
+    home: Path | None = None  # of workspaces; None: that of the sessions
+    caller: Caller = "command"
+    around_call: Callable[[], AbstractAsyncContextManager[None]] | None = None  # entered for each call of an agent
 
     @property
     def folder(self) -> Path:
@@ -99,6 +104,7 @@ class Runtime(msgspec.Struct, frozen=True):
             "caps": msgspec.to_builtins(self.caps),
             "on_limit": self.on_limit,
             "record": self.record,
+            "park": self.park,
             "model": model,
         }
 
@@ -106,7 +112,7 @@ class Runtime(msgspec.Struct, frozen=True):
 class HostBroker:
     """Asks the user at the host. An answer from another process is accepted too."""
 
-    def __init__(self, person: Person, budget: Budget, events: EventLog) -> None:
+    def __init__(self, person: Person, budget: Budget, events: RunEvents) -> None:
         self._person = person
         self._budget = budget
         self._events = events

@@ -11,6 +11,8 @@ from atomic.base.errors import AtomicError
 from atomic.base.text import duration
 
 OnLimit = Literal["wait", "stop", "switch"]
+Caller = Literal["command", "python"]
+"""Who has set the caps, and reads how to change them: a flag, or an argument of `agents`."""
 
 CHARACTERS_PER_TOKEN = 3  # for an agent that reports no tokens; source code has fewer per token than prose
 GRACE = 120.0  # seconds that a running turn has after --max-time
@@ -47,14 +49,29 @@ class Caps(msgspec.Struct, frozen=True):
 class CapReached(AtomicError):
     """A cap is reached: the run pauses. `kind` is the reason of the pause."""
 
-    def __init__(self, kind: str, limit: float, spent: float, *, run: str = "", note: str = "", cut: str = "") -> None:
+    def __init__(
+        self,
+        kind: str,
+        limit: float,
+        spent: float,
+        *,
+        run: str = "",
+        note: str = "",
+        cut: str = "",
+        caller: Caller = "command",
+    ) -> None:
         self.kind = kind
         self.limit = limit
         self.spent = spent
-        self.flag = f"--{kind.replace('_', '-')}"
-        more = 2 * max(limit, spent) or _FIRST[kind]
-        self.remedy = f"{self.flag} {_argument(kind, more)}"
-        self.raise_with = f"atomic resume {run or 'ID'} {self.remedy}"
+        more = _argument(kind, 2 * max(limit, spent) or _FIRST[kind])
+        if caller == "python":
+            self.flag = kind
+            self.remedy = f'{kind}="{more}"' if kind == "max_time" else f"{kind}={more}"
+            self.raise_with = f"resume with agents(…, {self.remedy})"
+        else:
+            self.flag = f"--{kind.replace('_', '-')}"
+            self.remedy = f"{self.flag} {more}"
+            self.raise_with = f"atomic resume {run or 'ID'} {self.remedy}"
         cut = f"; the running {cut} was interrupted, and its work is kept" if cut else ""
         super().__init__(
             f"{self.flag} is reached: {_shown(kind, spent)} of {_shown(kind, limit)} spent{note}{cut}"

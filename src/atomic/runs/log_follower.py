@@ -6,7 +6,8 @@ Ending this does not affect the run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -22,11 +23,14 @@ _LAST_LINES_SECONDS = 5.0
 _decode = msgspec.json.Decoder(WorkflowEvent).decode
 
 
-async def follow_log(session: Session, start: int | None = None) -> AsyncGenerator[WorkflowEvent]:
+async def follow_log(
+    session: Session, start: int | None = None, *, until_end: bool = True
+) -> AsyncGenerator[WorkflowEvent]:
     """Yield the events since the last start of the run, until the owner's process has
     ended.
 
-    `start` is another offset in the log to begin at.
+    `start` is another offset in the log to begin at. Without `until_end` only the
+    events that are there now.
     """
     with open_regular(session.logs.events) as log:
         log.seek(last_start(session.logs.events) if start is None else start)
@@ -42,6 +46,8 @@ async def follow_log(session: Session, start: int | None = None) -> AsyncGenerat
                 except msgspec.DecodeError:  # cut by a kill, or written by a newer version
                     continue
                 yield event
+            if not until_end:
+                return
             if lines:
                 continue
             if not was_owned:
@@ -50,6 +56,15 @@ async def follow_log(session: Session, start: int | None = None) -> AsyncGenerat
                     return
             await asyncio.sleep(POLL_SECONDS)
             session.reload()
+
+
+def read_earlier(session: Session) -> Generator[WorkflowEvent]:
+    """Yield the events before the last start of the run: those of its earlier processes."""
+    end = last_start(session.logs.events)
+    with open_regular(session.logs.events) as log:
+        for line in log.read(end).splitlines():
+            with suppress(msgspec.DecodeError):  # cut by a kill, or written by a newer version
+                yield _decode(line)
 
 
 def last_start(path: Path) -> int:

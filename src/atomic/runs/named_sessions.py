@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -169,5 +169,6 @@ class NamedSessions:
         """Close all sessions; their ids are kept for a resume."""
         kept = self._open_sessions
         self._open_sessions = {}
-        for session in kept.values():
-            await session.close()
+        async with AsyncExitStack() as closing:  # one that fails does not keep the others open
+            for session in kept.values():
+                closing.push_async_callback(session.close)

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from atomic.base.errors import AtomicError
 from atomic.base.text import local_time
-from atomic.runs.limits import OnLimit
+from atomic.runs.limits import Caller, OnLimit
 from atomic.sessions.facts import Facts
 
 LOOK_SECONDS = 15.0  # between looks at the wall clock: a sleep does not count time in suspend
@@ -29,14 +29,17 @@ class Parked(AtomicError):
     forbids to wait.
     """
 
-    def __init__(self, provider: str, reset_at: float, *, run: str = "") -> None:
+    def __init__(self, provider: str, reset_at: float, *, run: str = "", caller: Caller = "command") -> None:
         self.provider = provider
         self.reset_at = reset_at
-        self.remedy = "--on-limit wait"
-        super().__init__(
-            f"{provider} has reached its usage limit until {local_time(reset_at, with_zone=True)}"
-            f" (to wait for it: atomic resume {run or 'ID'} {self.remedy})"
-        )
+        if caller == "python":
+            self.remedy = 'on_limit="wait"'
+            wait = f"resume with agents(…, {self.remedy})"
+        else:
+            self.remedy = "--on-limit wait"
+            wait = f"atomic resume {run or 'ID'} {self.remedy}"
+        until = local_time(reset_at, with_zone=True)
+        super().__init__(f"{provider} has reached its usage limit until {until} (to wait for it: {wait})")
 
 
 class RateLimits:
@@ -50,6 +53,7 @@ class RateLimits:
         on_limit: OnLimit,
         *,
         run: str,
+        caller: Caller = "command",
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
         warn: Callable[[str], object],
@@ -57,6 +61,7 @@ class RateLimits:
     ) -> None:
         self._on_limit = on_limit
         self._run = run
+        self._caller: Caller = caller
         self._clock = clock
         self._sleep = sleep
         self._warn = warn
@@ -132,7 +137,7 @@ class RateLimits:
         if not self._is_parked(provider):
             return
         if self._on_limit == "stop":
-            raise Parked(provider, self._until(provider), run=self._run)
+            raise Parked(provider, self._until(provider), run=self._run, caller=self._caller)
         reset = local_time(self._until(provider), with_zone=True)
         self._warn(f"{provider} has reached its usage limit: waiting until {reset}")
         from random import uniform  # imported late: few runs ever wait

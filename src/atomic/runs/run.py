@@ -17,14 +17,14 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 
 from atomic import __version__
 from atomic.base.errors import ExitCode, describe
 from atomic.graph import (
-    CompiledGraph,
+    FunctionWorkflow,
     Journal,
     JournalError,
     NodeError,
@@ -34,14 +34,18 @@ from atomic.graph import (
     RunResult,
     RunStatus,
     StreamEvent,
+    WorkflowChangedError,
 )
-from atomic.runs.ended_run import is_completed, repeated_end
-from atomic.runs.endings import Ending, Stop, capped, ending_of, stopped
+from atomic.graph.engine.function_history import history_of
+from atomic.graph.engine.history import ready_signals
+from atomic.runs.ended_run import is_over, repeated_end
+from atomic.runs.endings import SAVED_END, Ending, Stop, capped, ending_of, stopped, where_raised
 from atomic.runs.event_log import EventLog
 from atomic.runs.events import RunEnded, RunStarted, WorkflowEvent
 from atomic.runs.host import Answer, Runtime
 from atomic.runs.isolation import describe_branch
 from atomic.runs.limits import CapReached
+from atomic.runs.results import KeptResult, end_fields, kept_of, plain_result
 from atomic.runs.runtime import RunRuntime
 from atomic.runs.session_copies import SessionCopies
 from atomic.runs.spending import Amount, read_calls
@@ -53,11 +57,19 @@ from atomic.sessions.model import SessionStatus
 from atomic.sessions.started import COPY as SESSION_COPY
 from atomic.sessions.started import keep_cancelled, keep_started
 from atomic.sessions.store import Session, now, this_owner
+from atomic.workflows.arguments import arguments_of
 from atomic.workflows.capabilities import all_nodes
-from atomic.workflows.definition import EndNote, LoadedWorkflow, RunEnd, WorkflowDefinition, WorkflowStateParams
+from atomic.workflows.definition import (
+    EndNote,
+    LoadedWorkflow,
+    RunEnd,
+    Runnable,
+    WorkflowDefinition,
+    WorkflowStateParams,
+)
 
 _LEASE_SKEW = 5.0  # seconds between the renewals of two leases of one process, at most
-_MODES = ("live", "debug", "values", "events", "result")
+_MODES: Final = ("live", "debug", "values", "events", "result")
 
 
 class RunRequest(msgspec.Struct, frozen=True, eq=False):
@@ -65,11 +77,13 @@ class RunRequest(msgspec.Struct, frozen=True, eq=False):
 
     definition: WorkflowDefinition
     loaded: LoadedWorkflow
-    graph: CompiledGraph[Any]
+    graph: Runnable
     prompt: str
     config: Mapping[str, Any]
     given: frozenset[str]  # the names of `config` that flags have set, now or when the run was started
+    arguments: Mapping[str, Any]  # of a new run of a function
     resume: bool
+    cancel: bool  # the run is cancelled for good, with its compensations
     answers: Mapping[str, Answer]
     model: str | None
     max_iterations: int | None
@@ -88,13 +102,15 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         self._dir = os.fspath(session.dir)
         self._graph = request.graph
         self._events = EventLog(session, self._graph, request.definition.node_descriptions)
-        self._runtime = RunRuntime(host, session, self._events, request.config)
+        self._runtime = RunRuntime(host, session, self._events, request.config, waits_for_signals=True)
         self._copies = SessionCopies(session, self._runtime.facts, self._runtime.tasks, self._events.warn)
+        self._before = session.record
         self._stopped: Stop | None = None
         self._task: asyncio.Task[None] | None = None
         self._streaming: asyncio.Task[RunResult[Any]] | None = None
         self._overtime: CapReached | None = None  # the cap that has interrupted a function
         self._damage = ""  # the message about a journal that another program has damaged
+        self._result: RunResult[Any] | None = None
         self._last: Any = None  # the state after the end of the run
         self._is_new = not request.resume  # nothing of it has run, and a resume would find nothing
         self._is_ours = not request.resume  # the run may belong to another process until the journal is acquired
@@ -121,10 +137,13 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
     def stop(self, stop: Stop = Stop.INTERRUPT) -> None:
         """Interrupt the run; its events continue to RunEnded.
 
-        A second call only turns it into a cancellation.
+        A second call only turns it into a cancellation. A function that is ending already
+        keeps its end: its compensations run in the process that cancels it afterwards.
         """
-        if self._stopped is None or stop is Stop.CANCEL:
+        is_function = isinstance(self._graph, FunctionWorkflow)
+        if self._stopped is None or (stop is Stop.CANCEL and not is_function):
             self._stopped = stop
+            self._runtime.cancels_for_good = stop is Stop.CANCEL
         if self._streaming is not None:
             self._streaming.cancel()
 
@@ -136,7 +155,7 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
 
     async def _run(self) -> None:
         try:
-            if self._request.resume and await asyncio.to_thread(is_completed, self.session):
+            if self._request.resume and await asyncio.to_thread(is_over, self.session):
                 for event in repeated_end(self.session):
                     self._events.queue.put(event)
             else:
@@ -159,6 +178,8 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
             if not self._is_ours:
                 raise
             self._events.emit(RunEnded, status="failed", reason="error", message=str(error), exit_code=ExitCode.OWNED)
+        except WorkflowChangedError as error:
+            await self._refuse(error)
         except Exception as error:  # any failure becomes a RunEnded and a reason in session.json
             if not self._is_ours:
                 raise
@@ -175,6 +196,21 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
                         await self._end(ending)
                 finally:
                     self.session.logs.close()
+
+    async def _refuse(self, error: WorkflowChangedError) -> None:
+        """Leave a run as it was before a resume that its changed code does not fit."""
+        before = self._before
+        status = SessionStatus.PAUSED if before.status is SessionStatus.RUNNING else before.status
+        self._events.end_nodes()
+        with suppress(OSError):
+            await asyncio.to_thread(
+                self.session.save, status=status, reason=before.reason, ended_at=before.ended_at, owner=None,
+                questions=before.questions,
+            )  # fmt: skip
+        self._events.emit(
+            RunEnded, status="failed", reason="error", message=str(error), exit_code=ExitCode.FAILED,
+            resume=f"atomic resume {self.session.id}",
+        )  # fmt: skip
 
     async def _start(self, journal: SqliteJournal) -> AsyncIterator[StreamEvent]:
         """Acquire the run and return the stream of its graph.
@@ -203,7 +239,7 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
             self._runtime.facts.note_changed(SESSION_COPY)
         await asyncio.to_thread(
             session.save, status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
-            begun=True, atomic_version=__version__, cost=self._runtime.cost, **started,
+            begun=True, wake_at=None, signals=(), atomic_version=__version__, cost=self._runtime.cost, **started,
         )  # fmt: skip
         self._is_new = False
         self._events.emit(
@@ -216,12 +252,24 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         if recovery:
             self._events.warn(recovery)
         await self._copies.restore()
-        if stream is None:
-            stream = self._graph.stream(
-                self._first_state(), modes=_MODES, deps=self._runtime, journal=journal, execution_id=session.id,
-                model=request.model,
-            )  # fmt: skip
-        return stream
+        return self._first_stream(journal) if stream is None else stream
+
+    def _first_stream(self, journal: Journal) -> AsyncIterator[StreamEvent]:
+        """Return the stream of a run that has not begun."""
+        options: dict[str, Any] = {
+            "modes": _MODES, "deps": self._runtime, "journal": journal, "execution_id": self.session.id,
+            "model": self._request.model,
+        }  # fmt: skip
+        request = self._request
+        begin: Any = self._graph.stream
+        if not isinstance(self._graph, FunctionWorkflow):
+            return begin(self._first_state(), **options)
+        function: FunctionWorkflow[Any, Any] = self._graph
+        given = request.arguments
+        if request.resume:  # it was killed before its journal had its arguments
+            given = arguments_of(function, request.prompt, request.config)
+        args, kwargs = function.parameters.call_with(given)
+        return begin(*args, **kwargs, **options)
 
     async def _open_facts(self, journal: Journal) -> None:
         """Open the facts, whose lease may outlive the lease of the run by a moment."""
@@ -246,10 +294,13 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
 
         None if it was killed before it started.
         """
+        options: dict[str, Any] = {"modes": _MODES, "deps": self._runtime, "model": self._request.model}
         try:
-            stream = self._graph.resume_stream(
-                journal, self.session.id, answers=answers, modes=_MODES, deps=self._runtime, model=self._request.model
-            )
+            if self._request.cancel and isinstance(self._graph, FunctionWorkflow):
+                stream = self._graph.cancel_stream(journal, self.session.id, **options)
+            else:
+                graph: Any = self._graph
+                stream = graph.resume_stream(journal, self.session.id, answers=answers, **options)
         except RunNotFoundError:
             return None
         self.session.inbox.forget(answers)
@@ -276,7 +327,11 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         from atomic.graph.engine.history import RunHistory
 
         try:
-            past = RunHistory(journal.history(self.session.id), current_names(self._graph.program))
+            recorded = journal.history(self.session.id)
+            if isinstance(self._graph, FunctionWorkflow):
+                past = history_of(recorded)
+            else:
+                past = RunHistory(recorded, current_names(self._graph.program))
         except RunNotFoundError:
             return {}
         # An answer may name its question by the id that a node had before it was
@@ -316,34 +371,49 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
                 self._streaming.cancel()
                 await asyncio.wait({self._streaming})
         result = None if self._streaming.cancelled() else self._streaming.result()
+        self._result = result
         overtime = self._overtime
         if result is None and overtime is not None:
             self._events.cap_reached(overtime)
             return capped(overtime.kind, str(overtime), overtime.raise_with)
         if result is None:
-            return stopped(self._stopped or Stop.INTERRUPT, self.session.id)
+            stop = self._stopped or Stop.INTERRUPT
+            if stop is Stop.CANCEL and isinstance(self._graph, FunctionWorkflow) and not self._is_over(journal):
+                stop = Stop.INTERRUPT  # nothing was compensated: `atomic stop` does it next
+            return stopped(stop, self.session.id)
         if result.status is RunStatus.PAUSED:
             self._events.keep_questions({question.id for question in result.questions})
         self._warn_of_unused_roles(result)
         ending = ending_of(result, self.session.id)
         if result.status is RunStatus.FAILED and isinstance(result.error, NodeError):
             self.session.logs.error(str(result.error), result.error.__cause__)
+            where = where_raised(result.error.__cause__, self._request.definition.path)
+            ending = msgspec.structs.replace(ending, message=ending.message + where, plain=ending.plain + where)
         if self._request.loaded.graph is None and result.status is RunStatus.COMPLETED:
             return msgspec.structs.replace(ending, status="chat")
         return ending
 
+    def _is_over(self, journal: Journal) -> bool:
+        """Return whether the journal has an end for good."""
+        try:
+            ended = history_of(journal.history(self.session.id)).ended
+        except RunNotFoundError:  # stopped before it started
+            return False
+        return ended is not None and ended.is_over
+
     async def _stream(self, journal: Journal, stream: AsyncIterator[StreamEvent]) -> RunResult[Any]:
         """Stream the whole graph.
 
-        Continue if its last questions were answered during it.
+        Continue if its last questions were answered, or its signals sent, during it.
         """
         while True:
             result = await self._publish(stream)
-            if result.status is not RunStatus.PAUSED or not result.questions:
+            if result.status is not RunStatus.PAUSED or not (result.questions or result.signals):
                 return result
             asked = {question.id for question in result.questions}
             answers = {id: answer for id, answer in self.session.inbox.answers().items() if id in asked}
-            resumed = self._resume_stream(journal, answers) if answers else None
+            can_continue = answers or ready_signals(journal, self.session.id)
+            resumed = self._resume_stream(journal, answers) if can_continue else None
             if resumed is None:
                 return result
             for id in answers:
@@ -455,24 +525,32 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         elif self._damage:
             self._events.warn(self._damage)
         questions = ()
-        if ending.status in ("paused", "blocked", "failed"):
+        if ending.status == "paused" or (ending.status in ("blocked", "failed") and ending.resume):
             questions = tuple(self._events.questions.values())
         trust = self._runtime.changes.now()
+        kept = KeptResult()
+        if ending.status in SAVED_END or (ending.status in ("blocked", "failed") and not ending.resume):
+            kept = kept_of(plain_result(self._result, self.session.redactor))
         with suppress(OSError):
             await asyncio.to_thread(
                 self.session.save, status=SessionStatus(ending.status), reason=ending.reason,
                 ended_at=None if ending.status == "paused" else now(), owner=None, questions=questions, trust=trust,
                 parked_until=self._runtime.budget.rate_limits.parked_until, cost=self._runtime.cost,
+                wake_at=ending.wake_at, signals=ending.signals, result=kept.result, result_omitted=kept.result_omitted,
             )  # fmt: skip
         if not questions:
             self.session.inbox.forget()
         note = self._call_at_end(ending)
+        if ending.status == "completed" and note.message and kept == KeptResult():
+            kept = KeptResult(self.session.redactor.data(note.message))
+            with suppress(OSError):
+                await asyncio.to_thread(self.session.save, result=kept.result)
         message = ending.message or note.message
         branch = self._runtime.workspaces.branch
         if not message and branch is not None and ending.status == "completed":
             message = describe_branch(branch, self.session.id)
         ending = msgspec.structs.replace(ending, message=message, verified=note.verified)
-        self._events.emit(RunEnded, **msgspec.to_builtins(ending))
+        self._events.emit(RunEnded, **msgspec.to_builtins(ending), **end_fields(self.session, kept))
 
     def _last_state(self, journal: Journal) -> Any:
         """Return the state that the journal has, for `at_end`, or None."""

@@ -16,7 +16,8 @@ from atomic.base.usage import Usage
 from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolEnded, ToolStarted
 from atomic.runs.limits import CHARACTERS_PER_TOKEN
 from atomic.sessions.facts import Facts
-from atomic.sessions.history import number
+from atomic.sessions.history import CallLook, number
+from atomic.sessions.model import Cost
 
 WORKED = "worked"
 KILLED = "killed"  # the reason of a call that was running when Atomic was killed
@@ -58,19 +59,22 @@ class Spent(msgspec.Struct, frozen=True):
     output_tokens: int = 0
     seconds: float = 0.0
     unpriced: int = 0  # tokens without a known price
+    is_incomplete: bool = False  # a call has no price, or only an estimate
 
     @property
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
     @property
-    def amount(self) -> Amount:
-        return Amount(self.usd, self.input_tokens, self.output_tokens, self.unpriced)
+    def cost(self) -> Cost:
+        """The cost for `session.json`; no dollars if no turn has reported a price."""
+        usd = None if self.unpriced and not self.usd else self.usd
+        incomplete = True if self.is_incomplete and usd is not None else msgspec.UNSET
+        return Cost(usd, self.input_tokens, self.output_tokens, incomplete)
 
     @property
-    def known_usd(self) -> float | None:
-        """The dollars for `session.json`; None if no turn has reported a price."""
-        return None if self.unpriced and not self.usd else self.usd
+    def amount(self) -> Amount:
+        return Amount(self.usd, self.input_tokens, self.output_tokens, self.unpriced)
 
 
 class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -93,6 +97,13 @@ class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_over(self) -> bool:
         return bool(self.reason)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Return whether it ended without a price for all that it took."""
+        if self.reason == KILLED:
+            return True
+        return self.is_over and self.usage.cost is None and self.amount != Amount()
 
     @property
     def who(self) -> str:
@@ -141,6 +152,19 @@ def read_calls(facts: Mapping[str, Any]) -> Iterator[CallRecord]:
             yield msgspec.convert(value, CallRecord)
 
 
+def read_killed(facts: Mapping[str, Any]) -> list[CallLook]:
+    """Return the calls that ended with their process; none of them may still run."""
+    return [
+        CallLook(
+            started=0.0, seconds=call.seconds, node=call.node or "", role=call.role or "", task=call.task or "",
+            provider=call.provider or "", model=call.model or "", reason=KILLED, tokens=call.amount.tokens,
+            cost=call.amount.usd or None,
+        )
+        for call in read_calls(facts)
+        if call.id and (call.reason == KILLED or not call.is_over)
+    ]  # fmt: skip
+
+
 def end_killed_calls(facts: Facts) -> None:
     """End the calls that were running when Atomic was killed, with their last usage.
 
@@ -162,7 +186,8 @@ def read_past(facts: Mapping[str, Any]) -> Past:
         if call.is_over and call.reason not in ("interrupted", KILLED):  # an interrupted turn is not typical
             role = call.role or ""
             dearest[role] = call.amount.at_least(dearest.get(role, Amount()))
-    spent = Spent(total.usd, total.input_tokens, total.output_tokens, seconds, total.unpriced)
+    is_incomplete = any(call.is_incomplete for call in read_calls(facts))
+    spent = Spent(total.usd, total.input_tokens, total.output_tokens, seconds, total.unpriced, is_incomplete)
     return Past(spent, dearest)
 
 

@@ -26,15 +26,18 @@ from atomic.workflows.errors import SubagentError
 from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult, message_of
 
 if TYPE_CHECKING:
-    from atomic.graph.engine.context import StepContext
-    from atomic.providers.base import AgentProvider, AgentSession, Ask, McpServer, SessionOptions
+    from atomic.providers.base import AgentProvider, AgentSession, Ask, CustomTool, McpServer, SessionOptions
     from atomic.providers.events import AgentEvent, TurnEnded
-    from atomic.runs.runtime import StepRuntime
+    from atomic.runs.bridge_runtime import BridgeRuntime
+    from atomic.runs.calling_step import CallingStep
+    from atomic.runs.step_runtime import StepRuntime
     from atomic.workspaces import View
 else:
     View = deferred("atomic.workspaces.views", "View")
     AgentProvider = deferred("atomic.providers.base", "AgentProvider")
     Ask = deferred("atomic.providers.base", "Ask")
+    BridgeRuntime = deferred("atomic.runs.bridge_runtime", "BridgeRuntime")
+    CustomTool = deferred("atomic.providers.base", "CustomTool")
     McpServer = deferred("atomic.providers.base", "McpServer")
     AgentEvent = deferred("atomic.providers.events", "AgentEvent")
 
@@ -79,16 +82,23 @@ class Bridge:
 
     async def spawn(self, request: SubagentRequest) -> SubagentResult:
         """Run one sub-agent; with a schema its answer is in `value`."""
-        request = self._named(request)
+        from msgspec.structs import replace
+
+        if not request.id:
+            request = replace(request, id=f"{request.agent or 'agent'}-{next(self._numbers)}")
         work = _Work(request, self._watch)
         if request.isolate:
-            work.error = "isolate=True needs a run, which makes the workspace: use ctx.deps.bridge of a node"
+            work.error = (
+                "isolate=True needs a workspace, which a Bridge cannot make: use the bridge of `agents(…)`, or"
+                " ctx.deps.bridge of a node"
+            )
             return work.result()
         try:
             async with asyncio.timeout(request.timeout):
                 entity = self._entity_of(request)
                 if request.schema is None:
-                    await self._run(request, entity, work)
+                    async with self._open(request, entity, work) as session:
+                        await _run_turn(session, request.task)
                 else:
                     work.value = await self._answer(request.schema, request, entity, work)
         except TimeoutError:
@@ -126,10 +136,32 @@ class Bridge:
             raise SubagentError(request.agent or result.id, result.error or "no answer")
         return result.value
 
-    def _named(self, request: SubagentRequest) -> SubagentRequest:
-        from msgspec.structs import replace
+    async def turn(
+        self, request: SubagentRequest, *, custom_tools: Sequence[CustomTool] = (), strict: bool = True
+    ) -> str:
+        """Run one turn and return its answer. With `strict=False` what the provider does
+        not support is moved into the prompt or left out.
 
-        return request if request.id else replace(request, id=f"{request.agent or 'agent'}-{next(self._numbers)}")
+        Raises TurnFailedError, ProviderError.
+        """
+        from atomic.runs.single_turns import answer_in_new_session, supported_options
+
+        entity = self._entity_of(request)
+        can = self.provider.capabilities
+        given = custom_tools if can.custom_tools else ()
+        options = self._options(
+            request, entity, await self._model_for(request, entity), _Work(request, self._watch), given
+        )
+        text = request.task
+        if not strict:
+            options, text = supported_options(can, options, text)
+        return await answer_in_new_session(self.provider, options, text)
+
+    def bound_to(self, ctx: object) -> BridgeRuntime:
+        """Return what a node sees as `ctx.deps` if this is the `deps` of its run."""
+        from atomic.runs.bridge_runtime import BridgeRuntime
+
+        return BridgeRuntime(self)
 
     def _entity_of(self, request: SubagentRequest) -> EntityLike | None:
         """Return the agent of a request.
@@ -139,12 +171,11 @@ class Bridge:
         if not request.agent:
             return None
         if self.entities is None:
-            raise AtomicError(f'agent "{request.agent}" is requested, but this bridge has no entities')
+            raise AtomicError(
+                f'agent "{request.agent}" is requested, but this bridge has no entities: give it entities=, or use'
+                " `agents(…)`"
+            )
         return self.entities.require("agent", request.agent)
-
-    async def _run(self, request: SubagentRequest, entity: EntityLike | None, work: _Work) -> None:
-        async with self._open(request, entity, work) as session:
-            await _run_turn(session, request.task)
 
     async def _answer(self, type: Any, request: SubagentRequest, entity: EntityLike | None, work: _Work) -> Any:
         from atomic.providers.answers import Wanted, answer_tool
@@ -163,9 +194,12 @@ class Bridge:
     async def _open(
         self, request: SubagentRequest, entity: EntityLike | None, work: _Work, *tools: Any
     ) -> AsyncGenerator[AgentSession]:
-        model = request.model or self._model or (await self._model_of(entity) if entity else None)
+        model = await self._model_for(request, entity)
         async with self.provider.open(self._options(request, entity, model, work, tools)) as session:
             yield session
+
+    async def _model_for(self, request: SubagentRequest, entity: EntityLike | None) -> str | None:
+        return request.model or self._model or (await self._model_of(entity) if entity else None)
 
     async def _model_of(self, entity: EntityLike) -> str | None:
         """Return this provider's name of the model in the agent's file.
@@ -261,7 +295,7 @@ class _Work:
 class SubagentResults:
     """The results of one step by request; a changed request is a new one."""
 
-    def __init__(self, ctx: StepContext) -> None:
+    def __init__(self, ctx: CallingStep) -> None:
         self._ctx = ctx
         self._attempt = ctx.attempt
         self._seen: Counter[str] = Counter()

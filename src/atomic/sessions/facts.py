@@ -24,13 +24,22 @@ from atomic.base.files import replace_file
 from atomic.base.redaction import Redactor
 from atomic.base.untrusted_files import read_bounded
 from atomic.graph.engine.errors import RunNotFoundError
-from atomic.graph.engine.journal import Journal, PartBody, RowKind, RunLog, StartBody, decode_body, encode_row
+from atomic.graph.engine.journal import (
+    FACTS,
+    FACTS_SUFFIX,
+    Journal,
+    PartBody,
+    RowKind,
+    RunLog,
+    StartBody,
+    decode_body,
+    encode_row,
+)
 from atomic.sessions.files import make_folder
 
 CHANGED_COPIES = "changed_copies"  # the names of all copies that were ever found changed
 _UNWRITTEN_COPIES = "unwritten_copies"  # the names whose last copy could not be written
 _COPIED = ".json"
-_SUFFIX = "/facts"
 
 
 class Facts(Mapping[str, Any]):
@@ -55,13 +64,13 @@ class Facts(Mapping[str, Any]):
 
         Raises RunOwnedError, JournalError.
         """
-        id = f"{run}{_SUFFIX}"
+        id = f"{run}{FACTS_SUFFIX}"
         self._journal = journal
         self._id = id
         try:
             self._log = journal.acquire(id)
         except RunNotFoundError:
-            start = StartBody(id, "facts", time.time(), 1, {}, {})
+            start = StartBody(id, FACTS, time.time(), 1, {}, {})
             self._log = journal.create(id, encode_row(RowKind.START, start))
             return
         for row in journal.history(id).rows:
@@ -91,6 +100,11 @@ class Facts(Mapping[str, Any]):
         self._replace(name, plain)
         if name.endswith(_COPIED):
             self._write_copy(name)
+
+    def close(self) -> None:
+        """Give up ownership; the values stay readable."""
+        if self._log is not None:
+            self._log.release()
 
     def check_rows(self) -> None:
         """Raise JournalError if the journal has lost rows that were written to it."""
@@ -170,12 +184,12 @@ class Facts(Mapping[str, Any]):
 
 def is_facts(id: str) -> bool:
     """Return whether an id of a journal is that of the facts of a run."""
-    return id.endswith(_SUFFIX)
+    return id.endswith(FACTS_SUFFIX)
 
 
 def run_of(id: str) -> str:
     """Return the run whose facts these are."""
-    return id.removesuffix(_SUFFIX)
+    return id.removesuffix(FACTS_SUFFIX)
 
 
 def read_facts(journal: Path, run: str) -> dict[str, Any]:
@@ -200,7 +214,7 @@ def read_last_two(journal: Path, run: str, *names: str) -> tuple[dict[str, tuple
     found: dict[str, tuple[Any, Any]] = {}
     with SqliteJournal(journal) as opened:
         with suppress(RunNotFoundError):
-            for row in opened.history(f"{run}{_SUFFIX}").rows:
+            for row in opened.history(f"{run}{FACTS_SUFFIX}").rows:
                 body = decode_body(row, PartBody)
                 if body.key in names:
                     before, _ = found.get(body.key, (None, None))
@@ -215,7 +229,7 @@ def find_facts(journal: Journal, run: str) -> dict[str, Any] | None:
     Raises JournalError.
     """
     try:
-        rows = journal.history(f"{run}{_SUFFIX}").rows
+        rows = journal.history(f"{run}{FACTS_SUFFIX}").rows
     except RunNotFoundError:
         return None
     bodies = [decode_body(row, PartBody) for row in rows]

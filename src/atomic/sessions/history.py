@@ -64,11 +64,15 @@ class CallLook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """The history of a run. `problem` names what could not be read."""
+    """The history of a run. `problem` names what could not be read.
+
+    `killed` are the calls that ended with the process: they are only in the journal.
+    """
 
     record: SessionRecord
     steps: Sequence[StepLook] = ()
     calls: Sequence[CallLook] = ()
+    killed: Sequence[CallLook] = ()
     tasks: Sequence[Task] = ()
     problem: str = ""
 

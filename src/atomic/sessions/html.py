@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from atomic.base.text import duration
+from atomic.base.usage import dollars
 from atomic.sessions.history import History
-from atomic.sessions.report import TimelineRow, dollars, facts_of, figures_of, rows_of, time_text
+from atomic.sessions.report import TimelineRow, facts_of, figures_of, rows_of, time_text
 
 MOST_ROWS = 2000
 
@@ -43,7 +44,7 @@ def page_of(history: History, *, svg: str = "", report: str = "", marks: Mapping
     record = history.record
     title = f"{record.workflow}: {record.status}"
     figures = [
-        (_text(one.role), str(one.calls), duration(one.seconds), f"{one.tokens:,}", dollars(one.cost))
+        (_text(one.role), str(one.calls), duration(one.seconds), f"{one.tokens:,}", one.price)
         for one in figures_of(history)
     ]
     steps = [

@@ -13,27 +13,32 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
 from atomic.graph.engine.errors import JournalError, RunNotFoundError, RunOwnedError
 from atomic.graph.engine.journal import (
+    FACTS_SUFFIX,
     History,
     Records,
     Row,
     RunLog,
     Runs,
+    Signals,
     describe_run,
     forked_rows,
+    is_run,
     records_of,
     rows_until,
 )
+from atomic.graph.engine.sent_signals import check_can_receive, packed_signal
 from atomic.sessions.chain import End, Snapshot, first_key, link
 from atomic.sessions.errors import DamagedError, Recovery
 from atomic.sessions.owner import Leases, Owner
+from atomic.sessions.signals import SentSignals, delete_signals, is_signals, leave_signals, send_signal
 
 if TYPE_CHECKING:
     from atomic.base.redaction import Redactor
@@ -103,6 +108,8 @@ class SqliteJournal:
 
     def create(self, execution_id: str, start: Row) -> RunLog:
         """Create a run and own it. Raises JournalError if the id exists."""
+        if is_signals(execution_id):
+            raise JournalError(f'"{execution_id}" cannot be the id of a run: this end of an id is for its signals')
 
         def create() -> RunLog:
             first = start if self.redaction is None else self.redaction.row(start)
@@ -139,6 +146,10 @@ class SqliteJournal:
 
         return self._repaired(history)
 
+    def redacted(self, packed: bytes) -> bytes:
+        """Return a msgpack value without the secrets that the journal removes."""
+        return packed if self.redaction is None else self.redaction.packed(packed)
+
     def list(self) -> Runs:
         """Return all runs in the order of their creation.
 
@@ -147,7 +158,8 @@ class SqliteJournal:
 
         def describe() -> Runs:
             with self._file.reading() as tables:
-                return [describe_run(tables.start(run)[0], tables.newest_first(run)) for run in tables.runs()]
+                starts = [(run, tables.start(run)[0]) for run in tables.runs()]
+                return [describe_run(start, tables.newest_first(run)) for run, start in starts if is_run(start)]
 
         return self._repaired(describe)
 
@@ -162,9 +174,12 @@ class SqliteJournal:
 
         return self._repaired(records)
 
-    def fork(self, execution_id: str, *, at: int | None = None) -> str:
+    def fork(self, execution_id: str, *, at: int | None = None, update: Mapping[str, Any] | None = None) -> str:
         """Copy a run up to its `at`-th finished step under a new id, and return that
         id.
+
+        The copy begins with `update` merged into the state of that step. Whether it fits
+        is checked when the copy is loaded or continued.
         """
         new_id = str(uuid4())
 
@@ -173,10 +188,40 @@ class SqliteJournal:
                 run = tables.require(execution_id)
                 start, first = tables.start(run)
                 rows = rows_until(tables.rows(run, first), at)
-                tables.insert(new_id, forked_rows(start, rows, new_id), None)
+                copied = forked_rows(start, rows, new_id, update)
+                if update is not None and self.redaction is not None:
+                    copied[-1] = self.redaction.row(copied[-1])
+                tables.insert(new_id, copied, None)
+                leave_signals(tables, execution_id, new_id)
 
         self._repaired(fork)
         return new_id
+
+    def signal(self, execution_id: str, name: str, data: Any = None) -> None:
+        """Send a signal to a run, which may belong to another process.
+
+        It is on the disk when this returns. Raises RunNotFoundError, SignalError.
+        """
+        packed = packed_signal(name, data)
+
+        def send() -> None:
+            with self._file.writing(size=len(packed)) as tables:
+                run = tables.require(execution_id)
+                check_can_receive(execution_id, next(iter(tables.newest_first(run))))
+                send_signal(tables, execution_id, name, packed, self.redaction)
+
+        self._repaired(send)
+        self._file.signals_sent += 1
+
+    def signals(self, execution_id: str) -> Signals:
+        """Return all signals that were sent to a run, in order."""
+
+        def signals() -> Signals:
+            with self._file.reading() as tables:
+                tables.require(execution_id)
+            return SentSignals(self._file, execution_id).new()
+
+        return self._repaired(signals)
 
     def delete(self, execution_id: str) -> None:
         """Remove a run and all its rows. Raises RunNotFoundError, RunOwnedError."""
@@ -184,6 +229,10 @@ class SqliteJournal:
         def delete() -> None:
             with self._file.writing() as tables:
                 tables.delete(self._require_free(tables, execution_id))
+                facts = tables.find(f"{execution_id}{FACTS_SUFFIX}")
+                if facts is not None:
+                    tables.delete(facts)
+                delete_signals(tables, execution_id)
 
         self._repaired(delete)
 
@@ -262,6 +311,7 @@ class _SqliteLog:
         self._disown = disown
         self._redaction = redaction
         self._released = False
+        self._signals: SentSignals | None = None
         self._number = run.number
         self._fence = run.fence
         self._first_key = first_key(run.number)
@@ -315,6 +365,18 @@ class _SqliteLog:
             if not owned:
                 raise self._taken_over()
 
+    def redacted(self, packed: bytes) -> bytes:
+        return packed if self._redaction is None else self._redaction.packed(packed)
+
+    def new_signals(self) -> Signals:
+        with self._file.thread_lock:
+            if self._signals is None:
+                self._signals = SentSignals(self._file, self.run.execution_id)
+            try:
+                return self._signals.new()
+            except DamagedError as damage:
+                raise JournalError(f'Cannot read "{self._file.path}": it is damaged ({damage.reason})') from damage
+
     def release(self) -> None:
         with self._file.thread_lock:
             if self._released:
@@ -329,6 +391,7 @@ class _SqliteLog:
     def rewind(self, end: End) -> None:
         """Continue after the rows that a recovery has kept."""
         self._seq, self._crc = end
+        self._signals = None
 
     def _cannot_write(self, damage: DamagedError) -> JournalError:
         return JournalError(f'Cannot write "{self._file.path}": it is damaged ({damage.reason})')

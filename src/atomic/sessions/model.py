@@ -31,6 +31,12 @@ class Cost(msgspec.Struct, frozen=True):
     usd: float | None = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
+    # Calls without a price, or that were killed: the real cost is not known.
+    incomplete: bool | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def is_incomplete(self) -> bool:
+        return self.incomplete is True
 
 
 class OpenQuestion(msgspec.Struct, frozen=True):
@@ -43,6 +49,7 @@ class OpenQuestion(msgspec.Struct, frozen=True):
     header: str = ""
     multi_select: bool = False
     default: str | None = None
+    returns: dict[str, Any] | None = None  # the JSON Schema of the answer
 
 
 class OwnerInfo(msgspec.Struct, frozen=True):
@@ -82,7 +89,11 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""  # where the run was started
     options: Mapping[str, Any] = {}  # agents, models, caps and the choice at a limit, which a resume keeps
     parked_until: float | None = None  # Unix time
+    wake_at: float | None = None  # of a paused run: Unix time when it can continue by itself
+    signals: Sequence[str] = ()  # names of the signals that it waits for
     named: Mapping[str, Sequence[str]] = {}  # shared sessions by name: provider and session id
+    result: Any = None  # of a run that has ended, up to 64 KiB as JSON
+    result_omitted: bool = False  # the result is larger: only the journal has it
     trust: Any = None  # the project's code at the start of the run, and the run's own changes to it
 
     @property

@@ -13,6 +13,7 @@ from shlex import quote
 import msgspec
 
 from atomic.base.text import duration, local_time
+from atomic.base.usage import dollars
 from atomic.sessions.history import History, seconds_since_1970
 from atomic.sessions.model import Cost, SessionRecord
 
@@ -30,6 +31,11 @@ class RoleFigures(msgspec.Struct, frozen=True):
     seconds: float
     tokens: int
     cost: float | None
+    is_incomplete: bool = False  # the price of a call is unknown
+
+    @property
+    def price(self) -> str:
+        return dollars(self.cost, is_incomplete=self.is_incomplete)
 
 
 def facts_of(history: History) -> list[tuple[str, str]]:
@@ -40,8 +46,9 @@ def facts_of(history: History) -> list[tuple[str, str]]:
     if record.is_conversation:  # a run may have several
         agent = ", ".join(str(record.config[name]) for name in ("provider", "model") if record.config.get(name))
     worked = ""
-    if history.calls:
-        worked = f"{duration(sum(call.seconds for call in history.calls))} in {_counted(len(history.calls))}"
+    calls = [*history.calls, *history.killed]
+    if calls:
+        worked = f"{duration(sum(call.seconds for call in calls))} in {_counted(len(calls))}"
     facts = [
         ("session", record.id),
         ("workflow", f"{record.workflow}{version}"),
@@ -55,6 +62,8 @@ def facts_of(history: History) -> list[tuple[str, str]]:
         ("cost", cost_text(record.cost)),
         ("tasks", tasks_text(history)),
         ("waits until", time_text(record.parked_until)),
+        ("wakes at", time_text(record.wake_at)),
+        ("waits for", ", ".join(f'signal "{name}"' for name in record.signals)),
         ("pull request", record.pr or ""),
         *((f"question {one.id}", one.text) for one in record.questions),
         ("next", next_command(record)),
@@ -68,19 +77,23 @@ def next_command(record: SessionRecord) -> str:
         return f'atomic answer {record.id} {quote(record.questions[0].id)} "…"'
     if record.is_conversation:
         return f"atomic chat --resume {record.id}"
+    if record.signals and record.wake_at is None:
+        return f"atomic signal {record.id} {quote(record.signals[0])}"
     return f"atomic resume {record.id}" if record.status in RESUMABLE else ""
 
 
 def figures_of(history: History) -> list[RoleFigures]:
     """Return the totals by role; a call without a role counts for its node."""
-    roles = dict.fromkeys(call.role or call.node or "agent" for call in history.calls)
+    started = [*history.calls, *history.killed]
+    roles = dict.fromkeys(call.role or call.node or "agent" for call in started)
     figures: list[RoleFigures] = []
     for role in roles:
-        calls = [call for call in history.calls if (call.role or call.node or "agent") == role]
+        calls = [call for call in started if (call.role or call.node or "agent") == role]
         costs = [call.cost for call in calls if call.cost is not None]
         seconds = sum(call.seconds for call in calls)
         tokens = sum(call.tokens for call in calls)
-        figures.append(RoleFigures(role, len(calls), seconds, tokens, sum(costs) if costs else None))
+        is_incomplete = any(call in history.killed or (call.cost is None and call.tokens) for call in calls)
+        figures.append(RoleFigures(role, len(calls), seconds, tokens, sum(costs) if costs else None, is_incomplete))
     return figures
 
 
@@ -102,18 +115,11 @@ def report_of(history: History) -> str:
     return "\n".join(lines) + "\n"
 
 
-def dollars(cost: float | None) -> str:
-    """Format dollars; empty if the price is unknown."""
-    if cost is None:
-        return ""
-    return f"${cost:.2f}" if cost >= 0.01 or not cost else f"${cost:.4f}"
-
-
 def cost_text(cost: Cost) -> str:
     tokens = cost.input_tokens + cost.output_tokens
     if not tokens and not cost.usd:
         return ""
-    price = dollars(cost.usd) or "price unknown"
+    price = dollars(cost.usd, is_incomplete=cost.is_incomplete) or "price unknown"
     return f"{price}, {tokens:,} tokens ({cost.input_tokens:,} read, {cost.output_tokens:,} written)"
 
 
@@ -133,7 +139,7 @@ def _figures_text(one: RoleFigures) -> str:
         _counted(one.calls),
         duration(one.seconds),
         f"{one.tokens:,} tokens",
-        dollars(one.cost),
+        one.price or "price unknown",
     )
     return f"{one.role}: {', '.join(part for part in parts if part)}"
 

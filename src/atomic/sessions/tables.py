@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from atomic.graph.engine.errors import JournalError, RunNotFoundError
-from atomic.graph.engine.journal import Row, StartBody, decode_body
+from atomic.graph.engine.journal import Row, StartBody, decode_body, is_run
 from atomic.sessions import chain
 from atomic.sessions.chain import End, Snapshot, first_key
 from atomic.sessions.durability import PAGE_SIZE, SQLITE_ERRORS, explain
@@ -81,10 +81,10 @@ class Tables:
     def require(self, execution_id: str) -> Run:
         run = self.find(execution_id)
         if run is None:
-            known = self.runs()
-            for each in known:
-                self.start(each)  # raises DamagedError if the wanted id may be damaged
-            raise RunNotFoundError(execution_id, [each.execution_id for each in known])
+            # Raises DamagedError if the wanted id may be damaged.
+            starts = [self.start(each)[0] for each in self.runs()]
+            names = [start.execution_id for start in starts if is_run(start)]
+            raise RunNotFoundError(execution_id, names)
         return run
 
     def start(self, run: Run) -> tuple[StartBody, End]:
@@ -155,6 +155,13 @@ class Tables:
             end = End(seq, chain.link(end.crc, seq, *row))
             self._connection.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?)", (run.keys[0] + seq, *row, end.crc))
         return run, end
+
+    def add(self, run: Run, row: Row) -> None:
+        """Add a row to a run that no process owns."""
+        end = self.end(run)
+        seq = end.seq + 1
+        crc = chain.link(end.crc, seq, *row)
+        self._connection.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?)", (run.keys[0] + seq, *row, crc))
 
     def set_owner(self, run: Run) -> None:
         """Write the run's fence and owner."""

@@ -5,7 +5,7 @@ Start with `model`. Only `model` reads and writes files.
 Public modules: `task`.
 """
 
-from atomic.tasks.model import TaskList, convert_feature_list
+from atomic.tasks.model import TaskDocument, TaskList, convert_feature_list
 from atomic.tasks.task import (
     NoTaskListError,
     ProblemKind,
@@ -23,6 +23,7 @@ __all__ = [
     "NoTaskListError",
     "ProblemKind",
     "Task",
+    "TaskDocument",
     "TaskFileError",
     "TaskList",
     "TaskNotFoundError",

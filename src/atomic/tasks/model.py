@@ -26,10 +26,12 @@ VERSION = "1.0"
 MAX_BYTES = 256 * 1024 * 1024  # far above any usable list; a wrong path must not fill the memory
 
 
-class _Document(msgspec.Struct):
-    version: str
+class TaskDocument(msgspec.Struct, kw_only=True):
+    """A `tasks.json` as it is written. A reader accepts more, see `lenient`."""
+
+    version: str = VERSION
     tasks: list[Task]
-    metadata: dict[str, Any]
+    metadata: dict[str, Any] = {}
 
 
 class TaskList:
@@ -45,7 +47,9 @@ class TaskList:
         metadata: Mapping[str, Any] | None = None,
         problems: Iterable[TaskProblem] = (),
     ) -> None:
-        self._tasks, renamed = _with_clean_ids(list(tasks))
+        tasks = list(tasks)
+        ids, renamed = unique_ids([clean_id(task.id) for task in tasks])
+        self._tasks = [_with_ids(task, id) for task, id in zip(tasks, ids, strict=True)]
         self._number = {task.id: i for i, task in enumerate(self._tasks)}
         self._readiness = Readiness(self._tasks)
         self.metadata: dict[str, Any] = dict(metadata or {})
@@ -128,7 +132,7 @@ class TaskList:
         Raises:
             TasksError: a task contains a value that JSON cannot represent.
         """
-        document = _Document(VERSION, self._tasks, self.metadata)
+        document = TaskDocument(tasks=self._tasks, metadata=self.metadata)
         try:
             data = msgspec.json.encode(document, order="deterministic")
         except (TypeError, ValueError, RecursionError) as error:
@@ -165,12 +169,6 @@ def convert_feature_list(source: object) -> TaskList:
         NoTaskListError: it is not a feature list.
     """
     return TaskList.parse(source)
-
-
-def _with_clean_ids(tasks: list[Task]) -> tuple[list[Task], list[TaskProblem]]:
-    """Clean the ids of tasks that were not read from a document."""
-    ids, problems = unique_ids([clean_id(task.id) for task in tasks])
-    return [_with_ids(task, id) for task, id in zip(tasks, ids, strict=True)], problems
 
 
 def _with_ids(task: Task, id: str) -> Task:

@@ -45,9 +45,11 @@ class TextualVersionError(AtomicError):
     """The installed Textual is outside the range that this module was tested with."""
 
     def __init__(self, found: str) -> None:
+        from atomic.base.installation import Installation
+
         self.found = found
-        wanted = f"textual>={_dotted(OLDEST)},<{_dotted(BELOW)}"
-        super().__init__(f"Atomic's screen does not work with textual {found}. Install another: pip install '{wanted}'")
+        command = Installation().add(f"textual>={_dotted(OLDEST)},<{_dotted(BELOW)}")
+        super().__init__(f"Atomic's screen does not work with textual {found}. Install another: {command}")
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,10 +25,8 @@ from atomic.chat.protocol import (
 from atomic.config import ConfigError, atomic_home, find_project, load_settings
 from atomic.tui.driver import BackgroundFilter, driver_for
 from atomic.tui.main import ChatRequest
-from atomic.tui.supervisor import Report, resume_hints
+from atomic.tui.supervisor import SIGNALS, Report, resume_hints
 from atomic.tui.terminal import Terminal, read_ready, write
-
-SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 @runtime_checkable

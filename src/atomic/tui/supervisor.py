@@ -16,14 +16,14 @@ from collections.abc import Callable
 from time import monotonic
 from types import FrameType
 
-from atomic.base.errors import ExitCode
+from atomic.base.errors import ExitCode, signal_name
 from atomic.base.terminal import harmless
 from atomic.tui.terminal import Terminal
 
 GRACE = 4.0  # seconds for the screen to end in order after a signal
 GRACE_TO_PAUSE = 9.0  # seconds for a screen that confirmed the signal: it pauses its workflows first
 AT_ONCE = 1.0  # seconds after Ctrl+C twice until the screen is killed
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _SPLIT = "\x1e"  # replaces line ends inside a report
 _MOST_SHOWN = 16 * 1024
 
@@ -175,7 +175,7 @@ class Supervisor:
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)  # it only has to exist
-        for number in _FORWARDED:
+        for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
                 signal.signal(number, self._forward)
         return woken
@@ -251,7 +251,9 @@ class Supervisor:
         if self._number:
             return ""
         if os.WIFSIGNALED(status):
-            why = "did not answer and was ended" if self._was_left else f"was ended by {_name_of(os.WTERMSIG(status))}"
+            why = (
+                "did not answer and was ended" if self._was_left else f"was ended by {signal_name(os.WTERMSIG(status))}"
+            )
             return f"atomic: the screen {why}"
         if os.environ.get("ATOMIC_DEBUG", "") not in ("", "0"):
             return said.rstrip()
@@ -267,7 +269,7 @@ class Supervisor:
             return os.WEXITSTATUS(status)
         if self._was_left:
             return ExitCode.SIGNALLED + signal.SIGINT
-        if os.WTERMSIG(status) in _FORWARDED:
+        if os.WTERMSIG(status) in SIGNALS:
             return ExitCode.SIGNALLED + os.WTERMSIG(status)
         return ExitCode.FAILED
 
@@ -287,10 +289,3 @@ def tell(text: str) -> None:
         os.write(2, harmless(text).encode("utf-8", "replace"))
     except OSError:
         return  # standard error is closed
-
-
-def _name_of(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

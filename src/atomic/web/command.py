@@ -15,7 +15,9 @@ class WebMissingError(AtomicError):
     exit_code = ExitCode.FAILED
 
     def __init__(self) -> None:
-        super().__init__("--web needs textual-serve: pip install 'atomic-workflows[web]'")
+        from atomic.base.installation import Installation
+
+        super().__init__(f"--web needs the package textual-serve: {Installation().add_extra('web')}")
 
 
 def serve(request: ChatRequest, port: int) -> int:

@@ -4,8 +4,8 @@ This package does not know how a run is executed. It must import quickly, so SQL
 the code that runs a workflow are imported on use. Start with `builder` and
 `definition`.
 
-Public modules: `builder`, `capabilities`, `definition`, `errors`, `nodes`, `runtime`,
-`task_loop`.
+Public modules: `arguments`, `builder`, `capabilities`, `code_names`, `definition`,
+`errors`, `nodes`, `runtime`, `task_loop`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,13 @@ from atomic.base.errors import AtomicError
 from atomic.graph import (
     END,
     Abort,
+    Blocked,
     CompiledGraph,
     Edge,
     Event,
+    Failed,
+    FlowState,
+    FunctionWorkflow,
     Goto,
     GraphBuilder,
     GraphConfig,
@@ -29,6 +33,7 @@ from atomic.graph import (
     NodeError,
     NodeKind,
     NodeResult,
+    Overwrite,
     Problem,
     QuestionError,
     Record,
@@ -39,31 +44,45 @@ from atomic.graph import (
     RunResult,
     RunStatus,
     Signal,
+    SignalError,
     SignalKind,
     Skip,
     State,
     StateError,
     Step,
+    StepError,
     StreamEvent,
     Suspend,
+    WorkflowChangedError,
+    WorkflowEndedError,
     ask_user_node,
     compile_graph,
     decision_node,
     map_node,
     node,
     parallel_node,
+    sleep_node,
     subgraph_node,
     tool_node,
     wait_node,
 )
 from atomic.graph.engine import reducers
-from atomic.questions import Option, Question
+from atomic.questions import AnswerError, Option, Question
 from atomic.runs.subagents import Bridge
 from atomic.sessions import SqliteJournal
 from atomic.tasks import Task, TaskList, TaskStatus, WorkflowTask
 from atomic.workflows.builder import WorkflowBuilder, graph
 from atomic.workflows.definition import EndNote, LoadedWorkflow, RunEnd, WorkflowDefinition, WorkflowStateParams
-from atomic.workflows.errors import MergeError, SubagentError, UntrustedError, WorkflowLoadError, WorkflowNotFoundError
+from atomic.workflows.errors import (
+    AgentsPausedError,
+    MergeError,
+    SubagentError,
+    TurnFailedError,
+    UntrustedError,
+    WorkflowLoadError,
+    WorkflowNotFoundError,
+)
+from atomic.workflows.flow import Flow, workflow
 from atomic.workflows.merging import MergeOutcome, merge_node
 from atomic.workflows.nodes import (
     agent_node,
@@ -76,10 +95,12 @@ from atomic.workflows.nodes import (
     subagent_node,
 )
 from atomic.workflows.runtime import IsolatedResult, SubagentRequest, SubagentResult, WorkflowRuntime
+from atomic.workflows.steps import StepFunction, current_step, step
 from atomic.workflows.task_loop import criteria_loop_node, task_loop_node
 from atomic.workflows.templates import map_reduce, review_cycle, sequential, task_loop
 
 if TYPE_CHECKING:
+    from atomic.agents import agents
     from atomic.runs.events import AgentActivity as AgentActivity
     from atomic.runs.events import LimitReached as LimitReached
     from atomic.runs.events import NodeEnded as NodeEnded
@@ -96,12 +117,19 @@ if TYPE_CHECKING:
 __all__ = [
     "END",
     "Abort",
+    "AgentsPausedError",
+    "AnswerError",
     "AtomicError",
+    "Blocked",
     "Bridge",
     "CompiledGraph",
     "Edge",
     "EndNote",
     "Event",
+    "Failed",
+    "Flow",
+    "FlowState",
+    "FunctionWorkflow",
     "Goto",
     "GraphBuilder",
     "GraphConfig",
@@ -119,6 +147,7 @@ __all__ = [
     "NodeKind",
     "NodeResult",
     "Option",
+    "Overwrite",
     "Problem",
     "Question",
     "QuestionError",
@@ -131,12 +160,15 @@ __all__ = [
     "RunResult",
     "RunStatus",
     "Signal",
+    "SignalError",
     "SignalKind",
     "Skip",
     "SqliteJournal",
     "State",
     "StateError",
     "Step",
+    "StepError",
+    "StepFunction",
     "StreamEvent",
     "SubagentError",
     "SubagentRequest",
@@ -145,22 +177,27 @@ __all__ = [
     "Task",
     "TaskList",
     "TaskStatus",
+    "TurnFailedError",
     "UntrustedError",
     "Work",
     "WorkflowBuilder",
+    "WorkflowChangedError",
     "WorkflowDefinition",
+    "WorkflowEndedError",
     "WorkflowLoadError",
     "WorkflowNotFoundError",
     "WorkflowRuntime",
     "WorkflowStateParams",
     "WorkflowTask",
     "agent_node",
+    "agents",
     "ask_user_node",
     "clear_context_node",
     "command_node",
     "compile_graph",
     "context_monitor_node",
     "criteria_loop_node",
+    "current_step",
     "custom_tool_node",
     "decision_node",
     "graph",
@@ -175,12 +212,15 @@ __all__ = [
     "run_workflow",
     "sequential",
     "skill_node",
+    "sleep_node",
+    "step",
     "subagent_node",
     "subgraph_node",
     "task_loop",
     "task_loop_node",
     "tool_node",
     "wait_node",
+    "workflow",
 ]
 
 
@@ -193,6 +233,10 @@ _EVENTS = (
 
 
 def __getattr__(name: str) -> Any:
+    if name == "agents":
+        from atomic.agents import agents
+
+        return agents
     if name == "run_workflow":
         from atomic.runs.executor import run_workflow
 

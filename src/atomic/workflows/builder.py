@@ -4,19 +4,18 @@ tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, Self, TypedDict, Unpack
 
 from atomic.graph import GraphBuilder, State
 from atomic.graph.engine.builder import Labels, NodeOptions, ToolOptions
 from atomic.graph.engine.control import Duration
-from atomic.graph.engine.node import Condition, Sequel
-from atomic.graph.engine.nodes import OutputMapper, Text
+from atomic.graph.engine.node import Condition, Limit, OutputMapper, Sequel
+from atomic.graph.engine.nodes import Text
 from atomic.graph.engine.state import StateT
 from atomic.workflows import nodes
 from atomic.workflows.merging import Commands, OnConflict, Results, merge_node
-from atomic.workflows.nodes import ContextAction, Isolate, MergeResults
-from atomic.workflows.runtime import SubagentRequest
+from atomic.workflows.nodes import ContextAction, Isolate, MergeResults, Requests
 from atomic.workflows.task_loop import TaskSelector, criteria_loop_node, task_loop_node
 
 # Optional arguments of the methods below. The factories hold the defaults; a test
@@ -86,7 +85,7 @@ class TaskLoopOptions(Labels, Generic[StateT], total=False):
     until: Condition[StateT] | None
     max_iterations: int
     task_selector: TaskSelector[StateT] | None
-    max_concurrency: int | Callable[[StateT], int]
+    max_concurrency: Limit[StateT]
     model: str | None
 
 
@@ -116,7 +115,7 @@ class WorkflowBuilder(GraphBuilder[StateT]):
         self,
         id: str,
         *,
-        agents: Sequence[SubagentRequest] | Callable[[StateT], Sequence[SubagentRequest]],
+        agents: Requests[StateT],
         **options: Unpack[ParallelSubagentOptions[StateT]],
     ) -> Self:
         """Add a node that runs several sub-agents at the same time."""

@@ -1,23 +1,35 @@
-"""The features, nodes, tools and workflows that a graph uses."""
+"""The features, nodes, tools and workflows that a graph or a workflow function uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, get_args, get_type_hints
 
-from atomic.graph import CompiledGraph, Node, NodeKind
+from atomic.graph import FunctionWorkflow, Node, NodeKind
 from atomic.graph.engine.node import Block, SubgraphBody, blocks_in
 from atomic.tasks import Task
-from atomic.workflows.definition import Capabilities
+from atomic.workflows.code_names import AGENT_CALLS, QUESTIONS, graphs_of, names_of
+from atomic.workflows.definition import Capabilities, Runnable
 
 
-def capabilities_of(graph: CompiledGraph[Any]) -> Capabilities:
+def capabilities_of(graph: Runnable) -> Capabilities:
     """Return the features that a graph uses, not counting workflows that it calls by
     name.
 
     Agent nodes use sub-agents. A loop over tasks, or a state with a `tasks` field, uses
-    a task list. Ask and wait nodes use questions.
+    a task list. Ask and wait nodes use questions. Of a function, the names in its code
+    count: `flow.agent` is a sub-agent, `flow.ask` a question.
     """
+    if isinstance(graph, FunctionWorkflow):
+        names = names_of(graph)
+        can = Capabilities(
+            subagents=not names.isdisjoint(AGENT_CALLS),
+            task_list=_has_tasks(graph.state_type),
+            questions=not names.isdisjoint(QUESTIONS),
+        )
+        for inner in graphs_of(graph):
+            can = can.joined(capabilities_of(inner))
+        return can
     kinds = {node.kind for node in all_nodes(graph)}
     return Capabilities(
         subagents=NodeKind.AGENT in kinds,
@@ -26,23 +38,25 @@ def capabilities_of(graph: CompiledGraph[Any]) -> Capabilities:
     )
 
 
-def references_of(graph: CompiledGraph[Any]) -> list[tuple[str, str]]:
+def references_of(graph: Runnable) -> list[tuple[str, str]]:
     """Return the nodes that call workflows by name, each with that name."""
     bodies = ((node.id, node.body) for node in all_nodes(graph))
     return [(id, body.graph) for id, body in bodies if isinstance(body, SubgraphBody) and isinstance(body.graph, str)]
 
 
-def is_isolated(graph: CompiledGraph[Any]) -> bool:
+def is_isolated(graph: Runnable) -> bool:
     """Return whether a node works in its own copy of the project."""
+    if isinstance(graph, FunctionWorkflow):
+        return "isolated" in names_of(graph) or any(is_isolated(inner) for inner in graphs_of(graph))
     return any(node.isolated for node in all_nodes(graph))
 
 
-def tools_of(graph: CompiledGraph[Any]) -> list[tuple[str, str]]:
+def tools_of(graph: Runnable) -> list[tuple[str, str]]:
     """Return the nodes that call custom tools by name, each with that name."""
     return [(node.id, node.tool) for node in all_nodes(graph) if node.tool]
 
 
-def all_nodes(graph: CompiledGraph[Any]) -> Iterator[Node[Any, Any]]:
+def all_nodes(graph: Runnable) -> Iterator[Node[Any, Any]]:
     """Yield the nodes of a graph, including nested ones."""
     yield from _nodes(graph.block)
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from atomic.base.flags import ConfigFlag, config_flags
 from atomic.base.lazy_types import deferred
-from atomic.graph import CompiledGraph, State
+from atomic.graph import CompiledGraph, FunctionWorkflow, State
 from atomic.graph.engine.builder import MigrateState
 from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
 
@@ -19,6 +20,8 @@ else:
     Path = deferred("pathlib", "Path")
 
 DEFAULT_ITERATIONS = 100
+Runnable = CompiledGraph[Any] | FunctionWorkflow[..., Any]
+"""What a workflow runs: a graph or a function. Both have the members that hosts use."""
 
 
 class WorkflowSource(StrEnum):
@@ -30,6 +33,8 @@ class WorkflowSource(StrEnum):
     PROJECT = "project"
     USER = "user"
     BUILTIN = "builtin"
+    FILE = "file"  # named by its path; only a command line does that
+    PACKAGE = "package"
 
 
 class Untrusted(msgspec.Struct, frozen=True):
@@ -117,13 +122,14 @@ class Capabilities(msgspec.Struct, frozen=True):
 class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A loaded workflow. Without a graph, a run is one turn with the prompt."""
 
-    graph: CompiledGraph[Any] | None
+    graph: Runnable | None
     create_state: CreateState
     check_start: Callable[[WorkflowStateParams], None] | None = None  # raises to refuse a start
     check_resume: Callable[[ResumeParams], None] | None = None  # raises to refuse a resume
     migrate_state: MigrateState | None = None
     capabilities: Capabilities = Capabilities()
     at_end: AtEnd | None = None  # called at each end of a run, also at a pause
+    calls: Sequence[str] = ()  # the workflows that a function calls by name
 
     def iteration_limit(self, given: int | None, config: Mapping[str, Any]) -> int:
         """Return `params.max_iterations`: of the caller, else of the config, else of
@@ -153,6 +159,20 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     play: str = ""  # a command to use in a terminal
 
 
+class Parameter(msgspec.Struct, frozen=True):
+    """A parameter of a workflow function, as its file has it.
+
+    `kind` is "text", "int", "number", "flag", "texts" or "json".
+    """
+
+    name: str
+    kind: str
+    has_default: bool = False
+    default: Any = None  # None also for a default that is not a literal
+    choices: Sequence[str] = ()
+    is_prompt: bool = False  # the prompt of a command goes to it
+
+
 class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A workflow as its file describes it; nothing of the file has run."""
 
@@ -167,6 +187,7 @@ class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     node_descriptions: Mapping[str, str] = {}
     config_descriptions: Mapping[str, str] = {}  # by key of `default_config`: the help of its flag
     resume_config: Sequence[str] | None = None  # the keys that a resume may change; None: all
+    parameters: Sequence[Parameter] | None = None  # of a workflow function; None: it is a graph, or not known
     roles: Sequence[str] = ()  # the roles for `--agent` and `--model`; empty: the roles that its prompts name
     source: WorkflowSource = WorkflowSource.BUILTIN
     path: Path | None = None
@@ -180,6 +201,14 @@ class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def problem(self) -> str | None:
         """The first problem of its file, or None."""
         return str(self.problems[0]) if self.problems else None
+
+    @property
+    def flags(self) -> list[ConfigFlag]:
+        """The flags that the workflow adds to those of every run: one for each key of
+        `default_config`, and for each parameter of its function.
+        """
+        on_resume = () if self.parameters is not None else self.resume_config
+        return config_flags(self.default_config, self.config_descriptions, on_resume, self.parameters or ())
 
     def load(self) -> LoadedWorkflow:
         """Run the file's bytes and compile its graph.

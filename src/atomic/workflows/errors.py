@@ -19,19 +19,27 @@ else:
 class SubagentError(AtomicError):
     """A sub-agent failed."""
 
+    # A replay of a workflow function makes it again from `args`, also the errors below.
     def __init__(self, agent: str, reason: str) -> None:
         self.agent = agent
         self.reason = reason
-        super().__init__(f'agent "{agent}" failed: {reason}')
+        super().__init__(agent, reason)
+
+    def __str__(self) -> str:
+        return f'agent "{self.agent}" failed: {self.reason}'
 
 
 class TurnFailedError(AtomicError):
     """A turn of an agent failed for `reason`; `said` is the agent's last message."""
 
-    def __init__(self, reason: str, why: str, *, said: str = "") -> None:
+    def __init__(self, reason: str, why: str, said: str = "") -> None:
         self.reason = reason
+        self.why = why
         self.said = said
-        super().__init__(why)
+        super().__init__(reason, why, said)
+
+    def __str__(self) -> str:
+        return self.why
 
 
 class TurnCutError(TurnFailedError):
@@ -41,6 +49,17 @@ class TurnCutError(TurnFailedError):
 
     def __init__(self, why: str) -> None:
         super().__init__("interrupted", why)
+        self.args = (why,)
+
+
+class AgentsPausedError(AtomicError):
+    """A turn outside of a run stopped where a run would pause: at a cap, a usage limit
+    or a question. `code` is the reason as one word.
+    """
+
+    def __init__(self, reason: str, code: str) -> None:
+        self.code = code
+        super().__init__(reason)
 
 
 class MergeError(AtomicError):
@@ -128,23 +147,36 @@ class ToolNotFoundError(AtomicError):
         super().__init__(f'Tool not found: "{name}"{hint}')
 
 
+SHORT_HASH = 12  # digits that identify a state for a reader; only the whole hash approves it
+
+
 class UntrustedError(AtomicError):
-    """Code of the project would run, and the user has not approved its current state."""
+    """Code of the project would run, and the user has not approved its current state.
+
+    `items` are what would run, or only what is `changed` since the last approval.
+    """
 
     exit_code = ExitCode.UNTRUSTED
 
-    def __init__(self, project: str, hash: str, items: Sequence[str], *, given: str | None = None) -> None:
+    def __init__(
+        self, project: str, hash: str, items: Sequence[str], *, given: str | None = None, changed: bool = False
+    ) -> None:
         self.project = project
         self.hash = hash
         self.items = tuple(items)
         self.given = given
+        short = hash[:SHORT_HASH]
         what = ", ".join(self.items[:5]) + (f" and {len(self.items) - 5} more" if len(self.items) > 5 else "")
         if given is not None:
-            said = f"--trust {given} is not the hash of this project in its current state ({hash})"
+            more = ", only its beginning: give all of it" if given and hash.startswith(given) else ""
+            said = f"--trust {given[:SHORT_HASH]} is not the hash of this project in its current state{more}"
+        elif changed:
+            said = f"this project has changed since you approved it: {what}"
         else:
             said = f"this project is not trusted in its current state; it would run {what or 'nothing'}"
         super().__init__(
-            f"{said} (see it: atomic trust --show; approve it: atomic trust; for one command: --trust {hash})"
+            f"{said} (see it and its whole hash, {short}…: atomic trust --show; approve it: atomic trust;"
+            " in CI: --trust HASH)"
         )
 
 

@@ -11,12 +11,13 @@ import msgspec
 from atomic.base.errors import AtomicError
 from atomic.base.lazy_types import deferred
 from atomic.graph import Node, NodeKind, NodeResult
+from atomic.graph.engine.author_functions import AuthorFunctions, call, value_of
 from atomic.graph.engine.builder import NodeOptions
 from atomic.graph.engine.control import Duration, seconds_of
-from atomic.graph.engine.nodes import not_plain_functions
 from atomic.graph.engine.state import StateT
+from atomic.workflows.agent_turns import runtime_of
 from atomic.workflows.errors import MergeError
-from atomic.workflows.nodes import Context, runtime_of
+from atomic.workflows.nodes import Context
 from atomic.workflows.runtime import SubagentRequest
 
 if TYPE_CHECKING:
@@ -25,14 +26,11 @@ else:
     Work = deferred("atomic.workspaces", "Work")
 
 OnConflict = Literal["fail", "continue"]
-Results = Sequence[str] | Callable[[StateT], Any]
-Commands = str | Sequence[str] | Callable[[StateT], str | Sequence[str]]
+Results = Sequence[str] | Callable[[StateT], Any] | Callable[[StateT, Any], Any]
+Commands = str | Sequence[str] | Callable[[StateT], str | Sequence[str]] | Callable[[StateT, Any], str | Sequence[str]]
 MAX_OUTPUT = 8_000  # bytes of the end of a check's output
 MAX_NAMED = 5  # files in a sentence
 CHECK_TIMEOUT = "30m"
-# No caches of Python, which could hide a change, and no packages that agents may have
-# installed for the user.
-_VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
 
 
 class MergeOutcome(msgspec.Struct, frozen=True):
@@ -104,12 +102,15 @@ def merge_node(
     left out, and the others are merged. Then the node fails and shows both sides, or
     with `on_conflict="continue"` it does not.
     """
+    functions = AuthorFunctions(*_problems(results, check_timeout, on_conflict, fixes))
+    get_results = functions.read("results", results)
+    get_commands = functions.read("check", check)
 
     async def run(ctx: Context[StateT]) -> NodeResult:
         if fixer:
             runtime_of(ctx).entities.require("agent", fixer)  # report an unknown name before spending anything
-        given = list(_given(ctx, results))
-        commands = check(ctx.state) if callable(check) else check
+        given = _given(ctx, results, get_results)
+        commands: str | Sequence[str] = value_of(get_commands, ctx.state, ctx.item)
         queue = _Queue(ctx, [commands] if isinstance(commands, str) else commands, check_timeout, fixer, fixes)
         outcomes = [await queue.merge(one, order) for order, one in enumerate(given)]
         left = [outcome for outcome in outcomes if not outcome.is_done]
@@ -117,22 +118,22 @@ def merge_node(
             raise MergeError(len(outcomes), [(one.name, _reason(one)) for one in left])
         return NodeResult({"outputs": {ctx.output_key: outcomes}})
 
-    problems = _problems(results, check, check_timeout, on_conflict, fixes)
     reads = () if callable(results) or isinstance(results, str) else tuple(results)
     kind = NodeKind.AGENT if fixer else NodeKind.TOOL
-    return Node(id=id, kind=kind, run=run, problems=problems, reads=reads, isolated=True, **options)
+    return Node(
+        id=id, kind=kind, run=run, problems=functions.problems, of_item=functions.of_item, reads=reads, isolated=True,
+        **options,
+    )  # fmt: skip
 
 
-def _problems(results: Any, check: Any, timeout: Any, on_conflict: Any, fixes: Any) -> tuple[str, ...]:
+def _problems(results: Any, timeout: Any, on_conflict: Any, fixes: Any) -> tuple[str, ...]:
     found: list[str] = []
     if callable(results):
-        found += not_plain_functions(results=results)
+        pass  # its signature is checked with those of the others
     elif isinstance(results, str) or not all(isinstance(one, str) for one in results):
         found.append(f"results takes a list of ids of isolated nodes, or a function of the state, not {results!r:.60}")
     elif not results:
         found.append("results is empty: give the ids of isolated nodes")
-    if callable(check):
-        found += not_plain_functions(check=check)
     try:
         seconds_of(timeout)
     except ValueError as error:
@@ -144,13 +145,13 @@ def _problems(results: Any, check: Any, timeout: Any, on_conflict: Any, fixes: A
     return tuple(found)
 
 
-def _given(ctx: Context[StateT], results: Results[StateT]) -> list[_Given]:
+def _given(ctx: Context[StateT], results: Results[StateT], get_results: Any) -> list[_Given]:
     """Return the results in their order; of several with one name the last one.
 
     Raises AtomicError if there is none, or one is not that of an isolated node.
     """
     if callable(results):
-        found = list(_find("results", results(ctx.state)))
+        found = list(_find("results", call(get_results, ctx.state, item=ctx.item)))
     else:
         found = [one for id in results for one in _find(f'outputs["{id}"]', ctx.output_of(id))]
     if not found:
@@ -259,10 +260,10 @@ class _Queue:
 
     async def _run(self, command: str, view: View) -> _Red | None:
         from atomic.processes import ExecTimeoutError
-        from atomic.providers.environment import child_environment
+        from atomic.providers.environment import CHECK_VARIABLES, child_environment
 
         place = view.path_of(self._deps.folder)
-        env = child_environment(passed=self._deps.check_variables, extra={**_VARIABLES, "PWD": str(place)})
+        env = child_environment(passed=self._deps.check_variables, extra={**CHECK_VARIABLES, "PWD": str(place)})
         end = _End()
         try:
             done = await view.run("sh", "-c", command, cwd=place, env=env, timeout=self._timeout, on_output=end.add)

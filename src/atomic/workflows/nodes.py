@@ -6,55 +6,56 @@ Names are resolved when the node runs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 
-from atomic.base.errors import AtomicError
 from atomic.base.lazy_types import deferred
 from atomic.graph import Node, NodeContext, NodeKind, NodeResult, Signal, SignalKind
+from atomic.graph.engine.author_functions import AuthorFunctions, call, value_of
 from atomic.graph.engine.builder import Labels, NodeOptions, StepOptions
+from atomic.graph.engine.control import Blocked, Failed
+from atomic.graph.engine.node import OutputMapper
 from atomic.graph.engine.nodes import (
     Args,
-    OutputMapper,
     Text,
     callable_of,
     checked,
     keywords_of,
     mapped,
-    not_plain_functions,
+    tool_result,
 )
 from atomic.graph.engine.state import StateT
-from atomic.workflows.errors import SubagentError
+from atomic.workflows.agent_turns import (
+    add_usage,
+    read_answer,
+    run_entity,
+    run_subagent,
+    run_turn,
+    runtime_of,
+    with_schema,
+)
 from atomic.workflows.runtime import IsolatedResult, SubagentRequest, SubagentResult, WorkflowRuntime, message_of
 
 if TYPE_CHECKING:
-    from atomic.workspaces import OpenWorkspace, Work
+    from atomic.workspaces import Work
 else:
-    OpenWorkspace = deferred("atomic.workspaces", "OpenWorkspace")
     Work = deferred("atomic.workspaces", "Work")
 
 Context = NodeContext[StateT, WorkflowRuntime]
-MergeResults = Callable[[Sequence[SubagentResult], StateT], Mapping[str, Any] | None]
+MergeResults = (
+    Callable[[Sequence[SubagentResult], StateT], Mapping[str, Any] | None]
+    | Callable[[Sequence[SubagentResult], StateT, Any], Mapping[str, Any] | None]
+)
 ContextAction = Literal["summarize", "recreate", "warn"]
-Isolate = bool | Callable[[StateT], Any]
+Isolate = bool | Callable[[StateT], Any] | Callable[[StateT, Any], Any]
+Requests = (
+    Sequence[SubagentRequest]
+    | Callable[[StateT], Sequence[SubagentRequest]]
+    | Callable[[StateT, Any], Sequence[SubagentRequest]]
+)
 _ANSWER = "answer"
-
-
-def _text(text: Text[StateT], state: StateT) -> str:
-    return text(state) if callable(text) else text
-
-
-def runtime_of(ctx: Context[StateT]) -> WorkflowRuntime:
-    """Return the runtime of the run. Raise AtomicError if it is missing."""
-    if cast("WorkflowRuntime | None", ctx.deps) is None:
-        raise AtomicError("needs a runtime with agents and entities; pass deps= to run")
-    return ctx.deps
-
-
-def _model_for(ctx: Context[StateT], of_entity: str | None) -> str | None:
-    """Return the run's model, else the entity's; "inherit" counts as none."""
-    return of_entity if ctx.model is None and of_entity != "inherit" else ctx.model
 
 
 def agent_node(
@@ -72,46 +73,36 @@ def agent_node(
 ) -> Node[StateT, WorkflowRuntime]:
     """Make a node that runs one turn in a new session, or in the session of that name.
 
-    With `agent` it uses that sub-agent's prompt, model and tools. With `isolate` the
-    turn runs in a workspace of its own, and the output is an `IsolatedResult`, for
-    `merge_node`.
+    With `agent` it uses that sub-agent's prompt, model and tools; the run's model, if
+    it has one, comes first. With `output_schema` the prompt asks for JSON of that type,
+    and the output is the value. With `isolate` the turn runs in a workspace of its own,
+    and the output is an `IsolatedResult`, for `merge_node`.
     """
+    functions = AuthorFunctions()
+    get_text = functions.read("prompt", prompt)
+    mapper = functions.read("output_mapper", output_mapper, first="answer")
 
     async def run(ctx: Context[StateT]) -> NodeResult:
-        chosen = tools
-        wanted = ctx.model
-        if agent is not None:
-            entity = runtime_of(ctx).entities.require("agent", agent)
-            wanted = _model_for(ctx, entity.model)
-            chosen = tools if tools is not None else entity.tools
-        text = _text(prompt, ctx.state)
-
-        async def turn(workspace: OpenWorkspace | None) -> str:
-            return await runtime_of(ctx).turn(
-                text, agent=agent, provider=provider, model=wanted, session=session, tools=chosen, workspace=workspace
-            )
-
+        text = value_of(get_text, ctx.state, ctx.item)
+        turn = partial(run_turn, ctx, agent=agent, provider=provider, session=session, tools=tools)
         if isolate:
-            result = await _isolated_turn(ctx, text, turn)
-            if output_schema is not None:
-                result = msgspec.structs.replace(result, value=_read_answer(result.text, output_schema))
-            return mapped(ctx.output_key, result, ctx.state, output_mapper)
-        answer: Any = await turn(None)
-        if output_schema is not None:
-            answer = _read_answer(answer, output_schema)
-        return mapped(ctx.output_key, answer, ctx.state, output_mapper)
+            return mapped(ctx, await _isolated_turn(ctx, text, output_schema, turn), mapper)
+        return mapped(ctx, await turn(text, output_schema), mapper)
 
-    problems = () if prompt != "" else ("an agent needs a prompt",)
+    problems = functions.problems if prompt != "" else ("an agent needs a prompt", *functions.problems)
     if isolate and session is not None:
         problems = (*problems, f'isolate: the session "{session}" outlives a workspace; leave session= out')
     node_id = id or (f"agent-{agent}" if agent else "")
     if not node_id:
         problems = (*problems, "give an id, or agent= with the agent's name")
-    return Node(id=node_id, kind=NodeKind.AGENT, run=run, problems=problems, isolated=isolate, **options)
+    return Node(
+        id=node_id, kind=NodeKind.AGENT, run=run, problems=problems, of_item=functions.of_item, isolated=isolate,
+        **options,
+    )  # fmt: skip
 
 
 async def _isolated_turn(
-    ctx: Context[StateT], prompt: str, turn: Callable[[OpenWorkspace], Awaitable[str]]
+    ctx: Context[StateT], prompt: str, schema: Any, turn: Callable[..., Awaitable[str]]
 ) -> IsolatedResult:
     """Run one turn in a workspace of the step.
 
@@ -121,21 +112,9 @@ async def _isolated_turn(
     async with runtime_of(ctx).workspace(message=message_of(ctx.node_id, prompt)) as place:
         text: str | None = ctx.remembered(_ANSWER)
         if text is None:
-            text = await turn(place)
+            text = await turn(prompt if schema is None else with_schema(prompt, schema), workspace=place)
             await ctx.remember(_ANSWER, text)
-    return IsolatedResult(text, place.work)
-
-
-def _read_answer(text: str, schema: Any) -> Any:
-    """Decode JSON in an agent's answer: all of it, or a fenced block.
-
-    Raise AtomicError.
-    """
-    inside = text.partition("```")[2].partition("```")[0].removeprefix("json") if "```" in text else text
-    try:
-        return msgspec.json.decode(inside.strip().encode(), type=schema)
-    except msgspec.DecodeError as error:
-        raise AtomicError(f"the answer is not what output_schema asks for: {error}") from error
+    return IsolatedResult(text, place.work, None if schema is None else read_answer(text, schema))
 
 
 def subagent_node(
@@ -157,33 +136,31 @@ def subagent_node(
     continue, such as one that `merge_node` could not merge. The workspace then begins
     with its commits, and has the tip of the run's branch as the branch `atomic-tip`.
     """
+    functions = AuthorFunctions(*_isolate_problems(isolate))
+    get_task = functions.read("task", task)
+    get_system_prompt = functions.read("system_prompt", system_prompt)
+    get_isolate = functions.read("isolate", isolate)
+    mapper = functions.read("output_mapper", output_mapper, first="answer")
 
     async def run(ctx: Context[StateT]) -> NodeResult:
-        runtime_of(ctx).entities.require("agent", agent)  # report an unknown name before spending anything
+        isolated = value_of(get_isolate, ctx.state, ctx.item)
         request = SubagentRequest(
-            agent, _text(task, ctx.state), id=ctx.step_id, model=ctx.model, tools=tools, schema=output_schema,
-            system_prompt=None if system_prompt is None else _text(system_prompt, ctx.state),
-            isolate=_work_of(isolate(ctx.state)) if callable(isolate) else isolate,
+            agent, value_of(get_task, ctx.state, ctx.item), id=ctx.step_id, model=ctx.model, tools=tools,
+            schema=output_schema, system_prompt=value_of(get_system_prompt, ctx.state, ctx.item),
+            isolate=_work_of(isolated) if callable(isolate) else isolated,
         )  # fmt: skip
-        result = await runtime_of(ctx).bridge.spawn(request)
-        _count(ctx, result)
-        if not result.success:
-            raise SubagentError(agent, result.error or "it gave no reason")
-        answer: Any = result.text
-        if output_schema is not None and result.value is not None:
-            answer = checked(result.value, output_schema, "value")
-        elif output_schema is not None:
-            answer = _read_answer(result.text, output_schema)
-        if result.work is not None:
-            answer = IsolatedResult(result.text, result.work, None if output_schema is None else answer)
-        return mapped(ctx.output_key, answer, ctx.state, output_mapper)
+        return mapped(ctx, await run_subagent(ctx, request), mapper)
 
-    problems: tuple[str, ...] = ()
-    if callable(isolate):
-        problems = not_plain_functions(isolate=isolate)
-    elif not isinstance(isolate, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-        problems = (f"isolate takes True, False or a function of the state, not {isolate!r:.60}",)
-    return Node(id=id, kind=NodeKind.AGENT, run=run, problems=problems, isolated=bool(isolate), **options)
+    return Node(
+        id=id, kind=NodeKind.AGENT, run=run, problems=functions.problems, of_item=functions.of_item,
+        isolated=bool(isolate), **options,
+    )  # fmt: skip
+
+
+def _isolate_problems(isolate: Any) -> tuple[str, ...]:
+    if isinstance(isolate, bool) or callable(isolate):
+        return ()
+    return (f"isolate takes True, False or a function of the state, not {isolate!r:.60}",)
 
 
 def _work_of(value: Any) -> Work:
@@ -193,16 +170,10 @@ def _work_of(value: Any) -> Work:
     return checked(value, Work, "isolate")
 
 
-def _count(ctx: Context[StateT], result: SubagentResult) -> None:
-    if result.usage:
-        figures: Mapping[str, Any] = msgspec.to_builtins(result.usage)
-        ctx.add_usage({name: figure for name, figure in figures.items() if figure is not None})
-
-
 def parallel_subagent_node(
     id: str,
     *,
-    agents: Sequence[SubagentRequest] | Callable[[StateT], Sequence[SubagentRequest]],
+    agents: Requests[StateT],
     merge: MergeResults[StateT] | None = None,
     max_concurrency: int | None = None,
     isolate: bool = False,
@@ -214,9 +185,12 @@ def parallel_subagent_node(
     With `isolate` each works in a workspace of its own, as do those whose request has
     it. Their results have `work`, for `merge_node`.
     """
+    functions = AuthorFunctions()
+    get_requests = functions.read("agents", agents)
+    merger = functions.read("merge", merge, first="results")
 
     async def run(ctx: Context[StateT]) -> NodeResult:
-        wanted = agents(ctx.state) if callable(agents) else agents
+        wanted: Sequence[SubagentRequest] = value_of(get_requests, ctx.state, ctx.item)
         for request in wanted:
             runtime_of(ctx).entities.require("agent", request.agent)
         requests = [
@@ -230,16 +204,18 @@ def parallel_subagent_node(
         ]
         results = list(await runtime_of(ctx).bridge.spawn_parallel(requests, max_concurrency))
         for result in results:
-            _count(ctx, result)
-        if merge is not None:
-            return NodeResult(merge(results, ctx.state))
+            add_usage(ctx, result)
+        if merger is not None:
+            return NodeResult(call(merger, results, ctx.state, item=ctx.item))
         return NodeResult({"outputs": {ctx.output_key: results}})
 
-    problems: tuple[str, ...] = ()
+    problems = functions.problems
     if max_concurrency is not None and max_concurrency < 0:
-        problems = ("max_concurrency takes 0 (no limit) or more",)
+        problems = (*problems, "max_concurrency takes 0 (no limit) or more")
     isolated = isolate or (not callable(agents) and any(request.isolate for request in agents))
-    return Node(id=id, kind=NodeKind.AGENT, run=run, problems=problems, isolated=isolated, **options)
+    return Node(
+        id=id, kind=NodeKind.AGENT, run=run, problems=problems, of_item=functions.of_item, isolated=isolated, **options
+    )
 
 
 def _entity_node(
@@ -251,15 +227,17 @@ def _entity_node(
     output_mapper: OutputMapper[StateT] | None,
     **options: Unpack[NodeOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
-    async def run(ctx: Context[StateT]) -> NodeResult:
-        entity = runtime_of(ctx).entities.require(kind, entity_name)
-        prompt = entity.expand(_text(args, ctx.state))
-        answer = await runtime_of(ctx).turn(
-            prompt, model=_model_for(ctx, entity.model), session=session, tools=entity.tools
-        )
-        return mapped(ctx.output_key, answer, ctx.state, output_mapper)
+    functions = AuthorFunctions()
+    get_args = functions.read("args", args)
+    mapper = functions.read("output_mapper", output_mapper, first="answer")
 
-    return Node(id=node_id, kind=NodeKind.AGENT, run=run, **options)
+    async def run(ctx: Context[StateT]) -> NodeResult:
+        answer = await run_entity(ctx, kind, entity_name, value_of(get_args, ctx.state, ctx.item), session)
+        return mapped(ctx, answer, mapper)
+
+    return Node(
+        id=node_id, kind=NodeKind.AGENT, run=run, problems=functions.problems, of_item=functions.of_item, **options
+    )
 
 
 def skill_node(
@@ -347,11 +325,16 @@ def custom_tool_node(
     **options: Unpack[StepOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
     """Make a node that calls a tool of the project or the user by its name."""
+    functions = AuthorFunctions()
+    get_args = functions.read("args", args)
+    mapper = functions.read("output_mapper", output_mapper, first="result")
 
-    async def run(ctx: Context[StateT]) -> NodeResult:
-        call = callable_of(runtime_of(ctx).tools.require(tool))
-        given = checked((args(ctx.state) if callable(args) else args) or {}, input_schema, "args")
-        result = await call(**keywords_of(given))
-        return mapped(ctx.output_key, checked(result, output_schema, "result"), ctx.state, output_mapper)
+    async def run(ctx: Context[StateT]) -> NodeResult | Failed | Blocked:
+        function = callable_of(runtime_of(ctx).tools.require(tool))
+        given = checked(value_of(get_args, ctx.state, ctx.item) or {}, input_schema, "args")
+        result = await function(**keywords_of(given))
+        return tool_result(ctx, result, output_schema, mapper)
 
-    return Node(id=id, kind=NodeKind.TOOL, run=run, tool=tool, **options)
+    return Node(
+        id=id, kind=NodeKind.TOOL, run=run, tool=tool, problems=functions.problems, of_item=functions.of_item, **options
+    )

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar
 
 import msgspec
 
 from atomic.base.lazy_types import deferred
 from atomic.base.terminal import one_line
 from atomic.base.usage import Usage
-from atomic.graph import CompiledGraph
+from atomic.graph import CompiledGraph, FunctionWorkflow
 from atomic.questions import Question
 from atomic.tasks import TaskList
 
@@ -76,7 +76,7 @@ class Entities(Protocol):
 class Workflows(Protocol):
     """Finds workflows by name."""
 
-    def require(self, name: str) -> CompiledGraph[Any]: ...
+    def require(self, name: str) -> CompiledGraph[Any] | FunctionWorkflow[..., Any]: ...
 
 
 class Tools(Protocol):
@@ -195,6 +195,30 @@ class Files(Protocol):
     def write(self, name: str, text: str) -> None:
         """Replace a file of the folder, without secrets."""
         ...
+
+
+class TurnOptions(TypedDict, total=False):
+    """The options of `turn`. See `WorkflowRuntime.turn`."""
+
+    agent: str | None
+    provider: str | None
+    model: str | None
+    session: str | None
+    tools: Sequence[str] | None
+    custom_tools: Sequence[CustomTool]
+    strict: bool
+    workspace: OpenWorkspace | View | None
+
+
+class WorkspaceOptions(TypedDict, total=False):
+    """The options of `workspace`. See `WorkflowRuntime.workspace`."""
+
+    continues: Work | None
+    message: str
+    start: str
+    at: str
+    attempt: int
+    keep: bool
 
 
 class WorkflowRuntime(Protocol):

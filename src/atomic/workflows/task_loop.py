@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
-from typing import Any
+from typing import Any, cast
 
-from atomic.graph.engine.node import Condition, LoopBody, Node, NodeKind, Sequel, TasksBody
+from atomic.graph.engine.author_functions import AuthorFunctions, OfItem, call, takes, value_of
+from atomic.graph.engine.node import Condition, Limit, LoopBody, Node, NodeKind, Sequel, TasksBody
 from atomic.graph.engine.nodes import Text, block_of
 from atomic.graph.engine.state import StateT
 from atomic.tasks import Task, TaskList, TaskStatus
@@ -34,7 +34,7 @@ def task_loop_node(
     until: Condition[StateT] | None = None,
     max_iterations: int = 100,
     task_selector: TaskSelector[StateT] | None = None,
-    max_concurrency: int | Callable[[StateT], int] = 1,
+    max_concurrency: Limit[StateT] = 1,
     name: str = "",
     description: str = "",
     model: str | None = None,
@@ -47,25 +47,30 @@ def task_loop_node(
     task with its reason.
     """
 
-    def dispatcher(state: StateT, deps: Any) -> TaskDispatcher:
-        path = tasks_path(state) if callable(tasks_path) else tasks_path
+    problems = () if max_iterations >= 0 else (f"max_iterations is {max_iterations}; give 0 for no bound, or more",)
+    functions = AuthorFunctions(*problems)
+    get_path = functions.read("tasks_path", tasks_path)
+    limit = functions.read("max_concurrency", max_concurrency)
+    done = None if until is None else functions.require("until", until)
+
+    def dispatcher(state: StateT, deps: Any, item: Any) -> TaskDispatcher:
+        path = value_of(get_path, state, item)
         of_run = getattr(deps, "tasks", None)
         tasks = getattr(of_run, "load", TaskList.read)(path)
         write = getattr(of_run, "keep", _write)
         return TaskDispatcher(path, tasks, max_iterations=max_iterations, selector=selector, write=write)
 
-    problems = () if max_iterations >= 0 else (f"max_iterations is {max_iterations}; give 0 for no bound, or more",)
     selector: Any = task_selector
-    if task_selector is not None and not _takes(task_selector, 2):
+    problems: tuple[str, ...] = ()
+    if task_selector is not None and not takes(task_selector, 2):
         selector = _by_tasks_alone(task_selector)
-        if not _takes(task_selector, 1):
-            problems = (*problems, "task_selector must take the ready tasks, or the tasks and the state")
-    if until is not None and not _takes(until, 1):
-        problems = (*problems, "until must take only the state: until=lambda state: …")
-    body = TasksBody(dispatcher, block_of(task_nodes), until, max_concurrency)
+        if not takes(task_selector, 1):
+            problems = ("task_selector must take the ready tasks, or the tasks and the state",)
+    body = TasksBody(dispatcher, block_of(task_nodes), done, limit)
     return Node(
-        id=id, kind=NodeKind.TASKS, body=body, name=name, description=description, model=model, problems=problems
-    )
+        id=id, kind=NodeKind.TASKS, body=body, name=name, description=description, model=model,
+        problems=(*functions.problems, *problems), of_item=functions.of_item,
+    )  # fmt: skip
 
 
 def _by_tasks_alone(selector: Any) -> Callable[[Sequence[Task], Any], Task | None]:
@@ -73,19 +78,6 @@ def _by_tasks_alone(selector: Any) -> Callable[[Sequence[Task], Any], Task | Non
         return selector(ready)
 
     return select
-
-
-def _takes(function: Any, count: int) -> bool:
-    """Return whether a function can be called with this many arguments."""
-    if not callable(function):
-        return False
-    try:
-        signature(function).bind(*(None,) * count)
-    except TypeError:
-        return False
-    except ValueError:  # some built-in functions have no signature
-        return True
-    return True
 
 
 def _write(path: str, tasks: TaskList) -> None:
@@ -196,7 +188,8 @@ class TaskDispatcher:
         lines = "; ".join(f"task {task.id}{self._why(task, reasons)}" for task in left)
         bound = self._max_iterations
         why = f"after max_iterations ({bound})" if bound and self._started >= bound else "and none can run"
-        return f"{len(left)} of {len(tasks)} tasks are not done {why}: {lines}"
+        are = "is" if len(left) == 1 else "are"
+        return f"{len(left)} of {len(tasks)} tasks {are} not done {why}: {lines}"
 
     def _why(self, task: Task, reasons: Mapping[str, str]) -> str:
         failure = self._failures.get(task.id)
@@ -219,15 +212,17 @@ def criteria_loop_node(
     block = block_of(task_nodes)
     last = block.nodes[-1].id if block.nodes else ""
 
-    def until(state: StateT) -> bool:
-        if criteria is not None and criteria(state):
+    is_open = completion_signal is None and criteria is None
+    functions = AuthorFunctions(*(("give criteria=, completion_signal= or both",) if is_open else ()))
+    holds = None if criteria is None else functions.require("criteria", criteria)
+
+    def until(state: StateT, item: Any) -> bool:
+        if holds is not None and call(holds, state, item=item):
             return True
         return completion_signal is not None and ends_with_signal(str(state.outputs.get(last, "")), completion_signal)
 
-    problems: tuple[str, ...] = ()
-    if completion_signal is None and criteria is None:
-        problems = ("give criteria=, completion_signal= or both",)
-    return Node(id=id, kind=NodeKind.LOOP, body=LoopBody(block, until, max_iterations), problems=problems)
+    body = LoopBody(block, cast("Any", OfItem(until)), max_iterations)
+    return Node(id=id, kind=NodeKind.LOOP, body=body, problems=functions.problems, of_item=functions.of_item)
 
 
 def ends_with_signal(text: str, signal: str) -> bool:

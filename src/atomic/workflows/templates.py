@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from atomic.base.errors import AtomicError
-from atomic.graph.engine.node import Block, Condition, LoopBody, Node, NodeKind, NodeLike, Sequel
+from atomic.graph.engine.author_functions import AuthorFunctions
+from atomic.graph.engine.node import Block, Condition, Limit, LoopBody, Node, NodeKind, NodeLike, Over, Sequel
 from atomic.graph.engine.nodes import block_of
 from atomic.graph.engine.state import StateT
 from atomic.tasks import TaskList, TaskStatus
@@ -21,11 +22,11 @@ def sequential(state: type[StateT], nodes: Sequence[NodeLike[StateT]]) -> Workfl
 def map_reduce(
     state: type[StateT],
     *,
-    splitter: Callable[[StateT], Iterable[Any]],
+    splitter: Over[StateT],
     worker: Sequel[StateT],
     merger: Sequel[StateT],
     id: str = "map",
-    max_concurrency: int | None = None,
+    max_concurrency: Limit[StateT] | None = None,
 ) -> WorkflowBuilder[StateT]:
     """Run a worker for each item of the splitter, then the merger.
 
@@ -47,8 +48,12 @@ def review_cycle(
     fix = block_of(fixer)
     review = block_of(reviewer)
     both = Block((*fix.nodes, *review.nodes), fix.catcher or review.catcher)
-    body = LoopBody(both, until, max_iterations, enter_at=len(fix.nodes))
-    return graph(state).then(executor).then(Node(id="", kind=NodeKind.LOOP, body=body))
+    functions = AuthorFunctions()
+    body = LoopBody(both, functions.require("until", until), max_iterations, enter_at=len(fix.nodes))
+    loop: Node[StateT, Any] = Node(
+        id="", kind=NodeKind.LOOP, body=body, problems=functions.problems, of_item=functions.of_item
+    )
+    return graph(state).then(executor).then(loop)
 
 
 def task_loop(

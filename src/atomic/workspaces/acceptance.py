@@ -6,7 +6,7 @@ that exists, by git itself, which refuses to overwrite files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
@@ -21,6 +21,7 @@ from atomic.workspaces.branch_merges import (
     BranchError,
     commit_tree,
     git_as_user,
+    have_common_commit,
     merge_message,
     merge_trees,
     named,
@@ -28,6 +29,7 @@ from atomic.workspaces.branch_merges import (
     tree_of,
 )
 from atomic.workspaces.run_branch import RunBranch
+from atomic.workspaces.taken_files import find_taken, move_forward
 
 _HEADS = "refs/heads/"
 _MAX_SUBJECT = 72
@@ -41,7 +43,7 @@ _NO_FILTER = ("unspecified", "unset", "set")
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What a merge of a run's branch would do.
+    """The effect of a merge of a run's branch.
 
     `has_moved`: the user's branch has commits that the run's branch does not have.
     """
@@ -92,7 +94,7 @@ class Acceptance:
         return f"git merge {self._branch.name} by hand"
 
     async def look(self, tip: str, *, confirm: Callable[[str], bool] | None = None) -> Outlook:
-        """Return what a merge of the branch at `tip` would do.
+        """Return the effect of a merge of the branch at `tip`.
 
         `confirm` asks whether to merge into another branch than the one that the run
         began on. Raises BranchError if the checkout is not ready or nothing is to be
@@ -102,8 +104,17 @@ class Acceptance:
         if await self._repository.is_ancestor(tip, head):
             raise self._nothing(target)
         if await self._repository.is_ancestor(head, tip):
+            if await tree_of(self._repository, head) == await tree_of(self._repository, tip):
+                raise self._nothing(target)  # its tasks were undone
             return Outlook(head, target, tip)
         await require_merges(self._repository, self._by_hand)
+        if not await have_common_commit(self._repository, head, tip):
+            name = self._branch.name
+            raise BranchError(
+                f"{target} and {name} have no commit in common: the history of {target} was rewritten since the run"
+                f" began. git rebase --onto {target} {self._branch.start[:12]} {name} puts the work of the run on top"
+                f" of it; then git switch {target} and {self._command}"
+            )
         merged = await merge_trees(self._repository, head, tip)
         if not merged.conflicts and merged.tree == await tree_of(self._repository, head):
             raise self._nothing(target)
@@ -149,10 +160,15 @@ class Acceptance:
             how = "one commit" if squash else "a merge commit"
             new = await self._commit(outlook, squash=squash)
         changed = await self._repository.differing(outlook.head, new)
-        await self._check_files(changed)
+        taken = await self._check_files(outlook.head, changed, new)
         await self._check_filters(new, changed)
         try:
-            await git_as_user(self._repository, *_FORWARD, new, GIT_REFLOG_ACTION=self._command)
+            if taken:
+                ref = f"{_HEADS}{outlook.target}"
+                reason = f"{self._command}: {how}"
+                await move_forward(self._repository, taken, head=outlook.head, new=new, ref=ref, reason=reason)
+            else:
+                await git_as_user(self._repository, *_FORWARD, new, GIT_REFLOG_ACTION=self._command)
         except GitError as error:
             raise BranchError(
                 f"{self._branch.name} was not merged into {outlook.target}: {one_line(error.reason)}"
@@ -163,7 +179,8 @@ class Acceptance:
         """Raise BranchError if files of the user are in the way of a merge, also of one
         whose conflicts are not resolved yet.
         """
-        await self._check_files(await self._repository.differing(outlook.head, outlook.tree or outlook.tip))
+        new = outlook.tree or outlook.tip
+        await self._check_files(outlook.head, await self._repository.differing(outlook.head, new), new)
 
     async def _commit(self, outlook: Outlook, *, squash: bool) -> str:
         """Write the commit of a merge, or of the whole work, and return it."""
@@ -177,26 +194,37 @@ class Acceptance:
         message = await merge_message(self._repository, self._branch, self._run, subject, outlook.tip)
         return await commit_tree(self._repository, tree, parents, message)
 
-    async def _check_files(self, changed: Collection[str]) -> None:
-        """Raise BranchError if files of the user are in the way of the merge."""
+    async def _check_files(self, head: str, changed: Collection[str], new: str) -> dict[str, str]:
+        """Raise BranchError if files of the user are in the way of the merge.
+
+        Return the uncommitted ones that the run has begun with, and that are still the
+        same.
+        """
         repository = self._repository
         entries = split(await repository.git("ls-files", "-t", "-z"))
         if any(entry.startswith("S ") for entry in entries):
             raise BranchError(f"{repository.root} is a sparse checkout: {self._by_hand}")
         dirty = _in_the_way([entry[3:] for entry in split(await git_as_user(repository, *_STATUS))], changed)
-        if dirty:
-            raise BranchError(
-                f"The merge would change files with uncommitted changes: {named(dirty)}. "
-                f"Commit or stash them, then {self._command}"
-            )
         # Ignored files too: git would overwrite them.
         others = split(await repository.git("ls-files", "--others", "-z"))
         untracked = _in_the_way([path.rstrip("/") for path in others], changed)
-        if untracked:
+        first = self._branch.first
+        taken: dict[str, str] = {}
+        begun: Collection[str] = ()  # the files that the run has begun with
+        if first != self._branch.start and (dirty or untracked):
+            begun = await repository.differing(self._branch.start, first)
+            taken = await find_taken(repository, [*dirty, *untracked], head=head, commits=(first, new))
+        if dirty := [path for path in dirty if path not in taken]:
             raise BranchError(
-                f"The merge would overwrite files that git does not track: {named(untracked)}. "
-                f"Move them away, then {self._command}"
+                f"The merge would change files with uncommitted changes: {named(dirty)}{_since(dirty, begun)}. "
+                f"Commit or stash them, then {self._command}"
             )
+        if untracked := [path for path in untracked if path not in taken]:
+            raise BranchError(
+                f"The merge would overwrite files that git does not track: {named(untracked)}"
+                f"{_since(untracked, begun)}. Move them away, then {self._command}"
+            )
+        return taken
 
     async def _check_filters(self, new: str, changed: Collection[str]) -> None:
         """Raise BranchError if a file needs a filter that only the repository configures.
@@ -223,6 +251,11 @@ class Acceptance:
                     f'{one_line(path)} needs the filter "{one_line(name)}" of {repository.common_dir / "config"}, and '
                     f"Atomic runs no program that a repository names: {self._by_hand}"
                 )
+
+
+def _since(paths: Sequence[str], begun: Collection[str]) -> str:
+    """Return a remark if all files were changed before the run began, else an empty text."""
+    return " (the run has them as they were when it began)" if set(paths) <= set(begun) else ""
 
 
 def _in_the_way(paths: Iterable[str], changed: Collection[str]) -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from atomic.git import GitError, Repository
-from atomic.git.calls import run_git, split
+from atomic.git.calls import run_git, settings_in, split
 from atomic.processes import ExecError
 from atomic.workspaces.contents import Contents, copy_contents
 from atomic.workspaces.errors import WorkspaceError
@@ -39,7 +39,7 @@ _PLAIN = frozenset({"core.autocrlf", "core.eol", "core.excludesfile"})
 # Of the repository's own file: which files are checked out, and that objects may be missing.
 _OWN_FILE = ("core.sparsecheckout", "core.sparsecheckoutcone", "index.sparse", "extensions.partialclone")
 _REMOTE = (".url", ".fetch", ".promisor", ".partialclonefilter")
-_LINK_ATTEMPTS = 3
+_LINK_ATTEMPTS = 20
 
 
 class Base(msgspec.Struct, frozen=True):
@@ -65,8 +65,8 @@ async def prepare_base(
     """Make the base of a run, or return the one that was made before.
 
     `branch` is checked out at `commit`, then `setup` runs. Tracked files that it
-    changes are restored, and other files that it makes are ignored: they are no work of
-    a task. Raises WorkspaceError.
+    changes are restored, and other files that it makes are ignored: they are not
+    work of a task. Raises WorkspaceError.
     """
     base = Base(repository.root, folder, commit)
     if await asyncio.to_thread(folder.is_dir):
@@ -127,16 +127,16 @@ def _copy_git_files(repository: Repository, git: Path) -> None:
 
 
 def _link_objects(source: Path, target: Path) -> None:
-    """Link all objects. The user may pack them meanwhile, which moves them: the new
-    packs are found the next time.
+    """Link all objects. The user may pack them at the same time (`git commit` does it in
+    the background): git removes an object after the pack that contains it is complete, so
+    packs are linked last, until there are no new ones.
     """
-    for attempt in range(1, _LINK_ATTEMPTS + 1):
-        try:
-            link_tree(source, target)
-            break
-        except FileNotFoundError:
-            if attempt == _LINK_ATTEMPTS:
-                raise
+    link_tree(source, target)
+    attempts = 1
+    while link_tree(source / "pack", target / "pack"):
+        attempts += 1
+        if attempts > _LINK_ATTEMPTS:
+            raise OSError(f"the packs in {source} change all the time: wait until git has finished, and start again")
     # Relative names of other object folders are right only in the user's repository.
     others = target / "info" / "alternates"
     if others.is_file():
@@ -166,8 +166,7 @@ async def _settings_of(repository: Repository) -> list[tuple[str, str]]:
         if not file.is_file():
             continue
         words = ("config", "--file", str(file), "--no-includes", "-z", "--list")
-        for entry in split(await run_git(*words, cwd=repository.root, env={})):
-            name, _, value = entry.partition("\n")
+        for name, value in settings_in(await run_git(*words, cwd=repository.root, env={})):
             is_remote = name.startswith("remote.") and name.endswith(_REMOTE)
             if is_remote or name.startswith("branch.") or name in _OWN_FILE:
                 found.append((name, value))

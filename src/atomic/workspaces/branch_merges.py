@@ -14,7 +14,9 @@ import msgspec
 
 from atomic.base.errors import AtomicError
 from atomic.base.terminal import one_line
-from atomic.git import Repository
+from atomic.git import GitError, Repository
+from atomic.git.calls import split
+from atomic.workspaces.author import find_author
 from atomic.workspaces.run_branch import RunBranch
 
 RUN_TRAILER = "Atomic-Run"
@@ -49,6 +51,14 @@ async def require_merges(repository: Repository, otherwise: str) -> None:
         raise BranchError(f"This needs git {needed} or newer, and here is {said}: update git, or {otherwise}")
 
 
+async def have_common_commit(repository: Repository, one: str, other: str) -> bool:
+    """Return whether two commits have a history that can be merged."""
+    try:
+        return bool((await repository.git("merge-base", one, other)).strip())
+    except GitError:  # it says so with an exit code
+        return False
+
+
 async def merge_trees(repository: Repository, ours: str, theirs: str) -> MergedTrees:
     """Merge two commits. Raises GitError."""
     words = ("merge-tree", "--write-tree", "--stdin", "-z", "--name-only", "--messages")
@@ -81,25 +91,19 @@ async def tree_of(repository: Repository, commit: str) -> str:
 
 async def commit_tree(repository: Repository, tree: str, parents: Sequence[str], message: str) -> str:
     """Write a commit of the user and return its name; no branch moves."""
-    settings = await repository.settings()
-    known = {"NAME": settings.get("user.name", "Atomic"), "EMAIL": settings.get("user.email", "atomic@localhost")}
-    env: dict[str, str] = {}
-    for role in ("AUTHOR", "COMMITTER"):
-        for key, value in known.items():
-            name = f"GIT_{role}_{key}"
-            env[name] = os.environ.get(name, value)
+    env = (await find_author(repository)).variables
     words = [word for parent in parents for word in ("-p", parent)]
     return (await repository.git("commit-tree", tree, *words, "-F", "-", env=env, input=message)).strip()
 
 
 async def find_undone(repository: Repository, branch: RunBranch, run: str, tip: str) -> dict[str, str]:
     """Return the tasks that were undone, each with the commit that did it."""
-    trailers = [f"%(trailers:key={key},valueonly,separator=%x2C)" for key in (RUN_TRAILER, UNDO_TRAILER)]
+    trailers = [f"%(trailers:key={key},valueonly,unfold,separator=%x2C)" for key in (RUN_TRAILER, UNDO_TRAILER)]
     form = "%x00".join(("%H", *trailers))
-    listed = await repository.git("log", f"--format={form}", tip, f"^{branch.first}")
+    # The trailers of a worker may have characters that end a line.
+    fields = split(await repository.git("log", "-z", f"--format={form}", tip, f"^{branch.first}"))
     found: dict[str, str] = {}
-    for line in listed.splitlines():
-        commit, of, task = line.split("\0")
+    for commit, of, task in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
         if of == run and task:
             found[task] = commit
     return found
@@ -117,7 +121,7 @@ async def merge_message(repository: Repository, branch: RunBranch, run: str, sub
 
 async def git_as_user(repository: Repository, *words: str, **variables: str) -> str:
     """Run git with the settings, filters and hooks that the user has for all
-    repositories, and not with those of this repository. Raises GitError.
+    repositories, and without the ones of this repository. Raises GitError.
     """
     base = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return await repository.git_as_user(*words, base={**base, **variables}, timeout=_USERS_TIMEOUT)

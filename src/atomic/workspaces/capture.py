@@ -11,15 +11,25 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
 import msgspec
 
 from atomic.git import GitError
-from atomic.git.calls import run_git
+from atomic.git.calls import run_git, split
+from atomic.workspaces.author import Author
 from atomic.workspaces.base import Base
-from atomic.workspaces.git_in_view import NO_SETTINGS, OUT, SAFE, TIMEOUT, git_in_view
+from atomic.workspaces.git_in_view import (
+    NO_SETTINGS,
+    OUT,
+    SAFE,
+    TIMEOUT,
+    GitTimeoutError,
+    git_in_view,
+    remove_locks,
+)
 from atomic.workspaces.views import View
 
 _GITLINK = "160000 "
@@ -32,16 +42,14 @@ _UNFINISHED = {
     "REVERT_HEAD": "revert",
 }
 UNSOLVED = "conflict"
+WITH_OTHERS = " (with other commits)"  # ends the subject of a commit that keeps several
+_NO_COMMIT = "does not have a commit checked out"  # of git, about a repository in the tree
+_LISTED = ("ls-files", "-z")
+_WORKERS_TIMEOUT = 60.0  # of a small question to a repository that a worker could write to
+_SECOND_TIMEOUT = 300.0  # of a call, after one that took too long
 _MAX_PATHS = 500  # of one command
 ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 _COPIED = ("config", "shallow", "info/exclude", "info/attributes")
-
-
-class Author(msgspec.Struct, frozen=True):
-    """The user's identity, for commits of uncommitted files."""
-
-    name: str
-    email: str
 
 
 class Captured(msgspec.Struct, frozen=True):
@@ -66,8 +74,8 @@ class Capture:
     def __init__(self, view: View, base: Base, exchange: Path, author: Author, *, start: str = "") -> None:
         """Prepare a capture.
 
-        `start` is the commit at which the workspace began, if it is not that of the
-        base.
+        `start` is the commit at which the workspace began, if it is not the
+        base's.
         """
         self._view = view
         self._base = base
@@ -75,6 +83,8 @@ class Capture:
         self._git_dir = exchange / "git"
         self._worker = view.root / ".git"
         self._has_worker = True  # its repository can be read
+        self._timeout = TIMEOUT
+        self._numbers = count(1)  # of the indexes of inner repositories
         objects = [base.folder / ".git" / "objects", self._worker / "objects"]
         self._env = {
             **NO_SETTINGS,
@@ -82,19 +92,19 @@ class Capture:
             "GIT_WORK_TREE": str(view.root),
             "GIT_INDEX_FILE": str(self._git_dir / "index"),
             ALTERNATES: os.pathsep.join(map(as_list_entry, objects)),
-            "GIT_AUTHOR_NAME": author.name,
-            "GIT_AUTHOR_EMAIL": author.email,
-            "GIT_COMMITTER_NAME": author.name,
-            "GIT_COMMITTER_EMAIL": author.email,
+            **author.variables,
         }
 
     async def run(self, message: str, bundle: Path) -> Captured:
         """Write a bundle with everything. Raises GitError."""
         try:
             return await self._run(message, bundle)
-        except GitError:
+        except GitError as error:
             # An object of the worker's repository may be damaged: keep the files.
             self._use_files_only()
+            if isinstance(error, GitTimeoutError):
+                self._timeout = _SECOND_TIMEOUT
+            await asyncio.to_thread(_remove_unfinished, self._git_dir, bundle)
             return await self._run(message, bundle)
 
     def _use_files_only(self) -> None:
@@ -114,13 +124,14 @@ class Capture:
         parked = result
         if extra:
             parents = [word for commit in (result, *extra) for word in ("-p", commit)]
-            parked = (await self._git("commit-tree", tree, *parents, "-m", f"{message} (with other commits)")).strip()
+            subject = message.partition("\n")[0]
+            parked = (await self._git("commit-tree", tree, *parents, "-m", f"{subject}{WITH_OTHERS}")).strip()
         await self._git("update-ref", OUT, parked)
         await self._write_bundle(bundle)
         return Captured(result, parked, await self._find_unfinished())
 
     async def _find_unfinished(self) -> str:
-        listed = await self._view.run("ls", "-A", "--", str(self._worker), timeout=TIMEOUT)
+        listed = await self._view.run("ls", "-A", "--", str(self._worker), timeout=TIMEOUT, is_short=True)
         names = listed.stdout.splitlines()
         for name, operation in _UNFINISHED.items():
             if name in names:
@@ -138,23 +149,58 @@ class Capture:
         files are added in place of that, unless it is a submodule.
         """
         env = {"GIT_WORK_TREE": str(root), "GIT_INDEX_FILE": str(index)}
-        await self._git("add", "--all", "--", ".", env=env, cwd=root)
-        listed = (await self._git("ls-files", "--stage", "-z", env=env, cwd=root)).split("\0")
-        inner = [line.partition("\t")[2] for line in listed if line.startswith(_GITLINK)]
+        plain = await self._add_all(root, env)
+        listed = split(await self._git(*_LISTED, "--stage", env=env, cwd=root))
+        linked = [line.partition("\t")[2] for line in listed if line.startswith(_GITLINK)]
         found: list[str] = []
-        for number, path in enumerate(inner):
+        for path in dict.fromkeys((*plain, *linked)):
             folder = root / path
             if not await self._is_repository(folder):
                 continue
-            inner_index = index.with_name(f"{index.name}-{number}")
+            inner_index = self._git_dir / f"index-{next(self._numbers)}"
             found += await self._add_files(folder, inner_index)
             inner_env = {"GIT_WORK_TREE": str(folder), "GIT_INDEX_FILE": str(inner_index)}
             tree = (await self._git("write-tree", env=inner_env, cwd=folder)).strip()
             found.append(await self._commit_inner(folder, tree))
-            if not await self._is_submodule(root, path):
+            if path in plain or not await self._is_submodule(path, env):
                 await self._git("update-index", "--force-remove", "--", path, env=env, cwd=root)
                 await self._git("read-tree", f"--prefix={path}/", tree, env=env, cwd=root)
         return found
+
+    async def _add_all(self, root: Path, env: Mapping[str, str]) -> list[str]:
+        """Add all files, and return the repositories that git refuses to add: they have
+        no commit.
+        """
+        try:
+            await self._git("add", "--all", "--", ".", env=env, cwd=root)
+        except GitError as error:
+            if _NO_COMMIT not in error.reason:
+                raise
+        else:
+            return []
+        plain = await self._find_without_commit(root, env)
+        excluded = [f":(exclude,literal){path}" for path in plain]
+        await self._git("add", "--all", "--", ".", *excluded, env=env, cwd=root)
+        return plain
+
+    async def _find_without_commit(self, root: Path, env: Mapping[str, str]) -> list[str]:
+        """Return the repositories below a folder that have no commit.
+
+        Git lists one as an untracked folder, or as a link to a commit that it had.
+        """
+        others = split(await self._git(*_LISTED, "--others", "--exclude-standard", env=env, cwd=root))
+        listed = split(await self._git(*_LISTED, "--stage", env=env, cwd=root))
+        found = [path.rstrip("/") for path in others if path.endswith("/")]
+        found += [line.partition("\t")[2] for line in listed if line.startswith(_GITLINK)]
+        return [path for path in found if not await self._has_commit(root / path)]
+
+    async def _has_commit(self, folder: Path) -> bool:
+        words = ("--git-dir", str(folder / ".git"), "rev-parse", "--quiet", "--verify", "HEAD")
+        try:
+            await git_in_view(self._view, *SAFE, *words, env=NO_SETTINGS, timeout=_WORKERS_TIMEOUT)
+        except GitError:
+            return False
+        return True
 
     async def _add_committed(self, head: str) -> None:
         """Add files that the worker has committed although the ignore rules name them."""
@@ -169,26 +215,36 @@ class Capture:
 
     async def _is_repository(self, folder: Path) -> bool:
         """Return whether a folder is a repository that is there with its files."""
-        done = await self._view.run("test", "-e", str(folder / ".git"), timeout=TIMEOUT)
+        done = await self._view.run("test", "-e", str(folder / ".git"), timeout=TIMEOUT, is_short=True)
         return done.exit_code == 0
 
-    async def _is_submodule(self, root: Path, path: str) -> bool:
-        words = ("config", "--file", str(root / ".gitmodules"), "--get-regexp", r"^submodule\..*\.path$")
+    async def _is_submodule(self, path: str, env: Mapping[str, str]) -> bool:
+        # The file itself may be a link to anything.
+        words = ("config", "--blob", ":.gitmodules", "--get-regexp", r"^submodule\..*\.path$")
         try:
-            listed = await self._git(*words)
+            listed = await self._git(*words, env=env)
         except GitError:
             return False
         return path in [line.partition(" ")[2] for line in listed.splitlines()]
 
     async def _commit_inner(self, folder: Path, tree: str) -> str:
-        """Return a commit of the files of an inner repository, with its own history."""
-        git_dir = (await git_in_view(self._view, "-C", str(folder), "rev-parse", "--absolute-git-dir")).strip()
-        try:
-            head = (await self._git("--git-dir", git_dir, "rev-parse", "--verify", "HEAD^{commit}")).strip()
-        except GitError:
-            return (await self._git("commit-tree", tree, "-m", f"Files of {folder.name}")).strip()
-        self._env[ALTERNATES] += os.pathsep + as_list_entry(f"{git_dir}/objects")
-        return (await self._git("commit-tree", tree, "-p", head, "-m", f"Files of {folder.name}")).strip()
+        """Return a commit of the files of an inner repository, with its own history if it
+        has one.
+        """
+        parents: Sequence[str] = ()
+        if self._has_worker:
+            ask = (*SAFE, "-C", str(folder), "rev-parse", "--absolute-git-dir")
+            try:
+                git_dir = await git_in_view(self._view, *ask, env=NO_SETTINGS, timeout=_WORKERS_TIMEOUT)
+                git_dir = git_dir.strip()
+                words = ("--git-dir", git_dir, "rev-parse", "--verify", "HEAD^{commit}")
+                parents = ("-p", (await self._git(*words, timeout=_WORKERS_TIMEOUT)).strip())
+                self._env[ALTERNATES] += os.pathsep + as_list_entry(f"{git_dir}/objects")
+            except GitTimeoutError:
+                self._use_files_only()
+            except GitError:
+                pass  # it has no commit, or it is damaged: its files are kept
+        return (await self._git("commit-tree", tree, *parents, "-m", f"Files of {folder.name}")).strip()
 
     def _prepare(self) -> None:
         source = self._base.folder / ".git"
@@ -254,14 +310,35 @@ class Capture:
             if "empty bundle" not in error.reason:
                 raise
 
-    async def _git(self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
-        return await git_in_view(self._view, *SAFE, *arguments, env={**self._env, **(env or {})}, cwd=cwd)
+    async def _git(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        environment = {**self._env, **(env or {})}
+        return await git_in_view(
+            self._view, *SAFE, *arguments, env=environment, cwd=cwd, timeout=timeout or self._timeout
+        )
 
     async def _ask_worker(self, *arguments: str) -> str:
+        """Ask the worker's repository, unless it did not answer in time before."""
         if not self._has_worker:
             raise GitError(arguments, "the worker's repository is damaged")
         env = {**NO_SETTINGS, "GIT_DIR": str(self._worker), "GIT_WORK_TREE": str(self._view.root)}
-        return await git_in_view(self._view, *SAFE, *arguments, env=env)
+        try:
+            return await git_in_view(self._view, *SAFE, *arguments, env=env, timeout=_WORKERS_TIMEOUT)
+        except GitTimeoutError:
+            self._use_files_only()
+            raise
+
+
+def _remove_unfinished(git_dir: Path, bundle: Path) -> None:
+    """Remove the rest of a git that was killed, also in its own folder."""
+    remove_locks(git_dir)
+    for path in bundle.parent.glob(f"{bundle.name}*"):
+        path.unlink()
 
 
 def as_list_entry(path: Path | str) -> str:

@@ -23,6 +23,8 @@ from atomic.workspaces.folders import copy_tree, copy_tree_without, remove_tree,
 from atomic.workspaces.isolation import Isolation, IsolationKind
 from atomic.workspaces.views import View, open_overlay
 
+_COPY = "copy"
+
 
 @asynccontextmanager
 async def open_checkout(
@@ -63,8 +65,9 @@ async def _copy(root: Path, layer: Path, git_folders: Sequence[Path], max_size: 
             f"{root} has {sum(sizes) / 1e9:.1f} GB, too much for a copy in which checks can run "
             f"(at most {max_size / 1e9:.1f} GB). Raise `max_size` of [workspace], or give --isolate none"
         )
-    copy = layer / root.name
+    copy = layer / _COPY / root.name  # the project may be called like the copies of its git folders
     try:
+        copy.parent.mkdir()
         await copy_tree_without(root, copy, excluded)
         for number, folder in enumerate(git_folders):
             await copy_tree(folder, layer / f"git-{number}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import posixpath
-
 from atomic.git import GitError, Repository
+from atomic.workspaces.links import links_in, way_out
 
 _LINK = "120000"
 _NOTHING = "000000"
@@ -22,21 +21,23 @@ async def changed_files(repository: Repository, old: str, new: str) -> dict[str,
 
 
 async def links_outside(repository: Repository, old: str, new: str) -> list[str]:
-    """Return the new or changed links that lead out of the project.
+    """Return the links that lead out of the project, and did not before.
 
-    A program that follows one uses files that are in no commit. Raises GitError.
+    A program that follows one uses files that are in no commit. An unchanged link may
+    lead out because another one on its way was changed. Raises GitError.
     """
+    changes = await changed_files(repository, old, new)
+    changed = {path for path, modes in changes.items() if any(mode.startswith(_LINK) for mode in modes)}
+    if not changed:
+        return []
+    before = await links_in(repository, old)
+    after = await links_in(repository, new)
     found: list[str] = []
-    for path, (_, after) in (await changed_files(repository, old, new)).items():
-        mode, blob = after.split()
-        if mode == _LINK and _leads_out(path, await repository.git("cat-file", "blob", blob)):
+    for path in after:
+        out = way_out(path, after)
+        if out and (path in changed or path not in before or out != way_out(path, before)):
             found.append(path)
     return found
-
-
-def _leads_out(path: str, target: str) -> bool:
-    way = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-    return way.startswith("/") or way.split("/")[0] == ".."
 
 
 async def ignored_files(repository: Repository, old: str, new: str) -> list[str]:
@@ -48,7 +49,7 @@ async def ignored_files(repository: Repository, old: str, new: str) -> list[str]
     added = [path for path, (before, _) in changes.items() if before.startswith(_NOTHING)]
     if not added:
         return []
-    # This command takes its paths literally, and refuses the option that says so.
+    # This command takes its paths literally, and refuses the option for that.
     words = ("--no-literal-pathspecs", "check-ignore", "--no-index", "-z", "--stdin")
     try:
         listed = await repository.git(*words, input="\0".join(added) + "\0")

@@ -41,8 +41,8 @@ _IGNORED = ("ls-files", "--others", "--ignored", "--directory", "-z")
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """Ignored files and folders to copy, their bytes, and those that are too big, each
-    with its bytes.
+    """Ignored files and folders to copy, their bytes, and the too big ones, each with
+    its bytes.
     """
 
     paths: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ def _is_within(path: str, ignored: Collection[str]) -> bool:
 def _is_well_known(root: Path, path: str) -> bool:
     name = PurePosixPath(path).name
     if (root / path).is_dir():
-        # An editable install of setuptools has its metadata beside the code.
+        # An editable install of setuptools has its metadata next to the code.
         return name in DEPENDENCIES or name.endswith(".egg-info")
     return name == ".env" or name.startswith(".env.")
 

@@ -3,8 +3,8 @@
 A virtual environment, `node_modules` or a build folder names the folder that it was
 made in: editable installs, first lines of scripts, links. In a copy at another path a
 check would run the code of the original. Such paths in small text files and in links
-are replaced by those of the copy. Other files that contain one are only found, so that
-a user can be told.
+are replaced by paths in the copy. Other files that contain one are only found, so that
+a user can be warned.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def correct_paths(folder: Path, found: CopiedPaths, places: Sequence[Path]) -> N
 
 
 def _replace(path: Path, text: bytes) -> None:
-    """Write a file anew, with its mode and time: build tools compare times."""
+    """Replace a file, with its mode and time: build tools compare times."""
     status = path.stat()
     path.chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)
     path.write_bytes(text)

@@ -1,4 +1,4 @@
-"""The error of this room."""
+"""The errors of this room."""
 
 from __future__ import annotations
 
@@ -7,3 +7,11 @@ from atomic.base.errors import AtomicError
 
 class WorkspaceError(AtomicError):
     """A workspace cannot be made or used."""
+
+
+class ViewError(WorkspaceError):
+    """A private view cannot be made here, with the reason."""
+
+    def __init__(self, root: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"A private view of {root} cannot be made: {reason}")

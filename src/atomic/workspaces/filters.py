@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from atomic.git import Repository
-from atomic.git.calls import run_git, split
+from atomic.git.calls import run_git, settings_in, split
 from atomic.processes.temporary_folders import temporary_prefix
 
 _KEYS = (".clean", ".smudge", ".process", ".required")
@@ -27,7 +27,7 @@ _NONE = ("unspecified", "unset", "set")
 class Filters(msgspec.Struct, frozen=True):
     """The filters of the files of a commit.
 
-    `settings` are those of the user's filters. `foreign` are filters that only the
+    `settings` configure the user's filters. `foreign` are filters that only the
     repository defines, each with one of its files.
     """
 
@@ -70,8 +70,7 @@ async def _repository_filters(repository: Repository) -> _Settings:
 
 def _filters_in(listed: str) -> _Settings:
     found: _Settings = {}
-    for entry in split(listed):
-        key, _, value = entry.partition("\n")
+    for key, value in settings_in(listed):
         if key.startswith("filter.") and key.endswith(_KEYS):
             name = key.removeprefix("filter.").rpartition(".")[0]
             found.setdefault(name, []).append((key, value))

@@ -49,21 +49,34 @@ def _make_like(source: Path, target: Path) -> list[Path]:
     return sorted(source.iterdir())
 
 
-def link_tree(source: Path, target: Path) -> None:
+def link_tree(source: Path, target: Path) -> int:
     """Link all files of a folder; copy them to another file system.
 
-    Files that the target has are left as they are. Raises FileNotFoundError if a file is
-    removed meanwhile.
+    Files that the target has are left as they are. Return how many files were new, or
+    were removed during the copy.
     """
+    changed = 0
     for folder, name in _files(source):
         copy = target / folder.relative_to(source) / name
         if copy.exists():
             continue
+        changed += 1
         copy.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(folder / name, copy)
+        except FileNotFoundError:
+            continue
         except OSError:
-            shutil.copyfile(folder / name, copy)
+            _copy_file(folder / name, copy)
+    return changed
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """Copy a file, unless it is gone."""
+    try:
+        shutil.copyfile(source, target)
+    except FileNotFoundError:
+        target.unlink(missing_ok=True)
 
 
 def _files(source: Path) -> Iterator[tuple[Path, str]]:
@@ -73,13 +86,23 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files of a folder."""
+    """Return the bytes of a file, or of all files of a folder.
+
+    Files that the user's programs remove at the same time do not count.
+    """
     if path.is_symlink() or not path.is_dir():
-        return path.lstat().st_size
+        return _file_size(path)
     total = 0
     for folder, _, names in os.walk(path):
-        total += sum(os.lstat(os.path.join(folder, name)).st_size for name in names)
+        total += sum(_file_size(os.path.join(folder, name)) for name in names)
     return total
+
+
+def _file_size(path: str | Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return 0
 
 
 def make_readable(folder: Path) -> None:
@@ -99,13 +122,13 @@ def make_readable(folder: Path) -> None:
 def remove_tree(folder: Path) -> None:
     """Remove a folder with all its content, also read-only folders in it.
 
-    A program that is being killed may still write a file. Raises OSError.
+    A program that is being killed may still write or remove a file. Raises OSError.
     """
     for last in (False, False, True):
         try:
             _remove_once(folder)
         except OSError as error:
-            if last or error.errno != errno.ENOTEMPTY:
+            if last or error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
                 raise
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from atomic.git import GitError, Repository
 from atomic.git.calls import split
-from atomic.processes import ExecError
+from atomic.processes import ExecError, ExecTimeoutError
+from atomic.workspaces.kept_refs import fetch_commit
 from atomic.workspaces.views import View
 
 OUT = "refs/atomic/out"  # the commit that leaves a workspace
 TIMEOUT = 600.0
+TREE_TIMEOUT = 120.0  # to find out which files a check has left
 NO_SETTINGS = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -27,15 +29,25 @@ NO_SETTINGS = {
 SAFE = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false")
 
 
+class GitTimeoutError(GitError):
+    """A call of git took too long and was ended."""
+
+
 async def git_in_view(
-    view: View, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    view: View,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float = TIMEOUT,
 ) -> str:
-    """Run git in a view. Raises GitError."""
+    """Run git in a view. Raises GitError, GitTimeoutError."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = await view.run(
-            "git", *arguments, env={**inherited, **(env or {})}, timeout=TIMEOUT, cwd=cwd, is_short=True
+            "git", *arguments, env={**inherited, **(env or {})}, timeout=timeout, cwd=cwd, is_short=True
         )
+    except ExecTimeoutError as error:
+        raise GitTimeoutError(arguments, str(error)) from error
     except ExecError as error:
         raise GitError(arguments, str(error)) from error
     if done.exit_code != 0:
@@ -43,26 +55,37 @@ async def git_in_view(
     return done.stdout
 
 
+def remove_locks(git: Path) -> None:
+    """Remove the locks in a git folder, whose owners were killed."""
+    if git.is_symlink():  # by a worker, to another repository
+        return
+    for folder, folders, names in os.walk(git):
+        if folder == str(git) and "objects" in folders:
+            folders.remove("objects")
+        for name in names:
+            if name.endswith(".lock"):
+                os.unlink(os.path.join(folder, name))
+
+
 async def tracked_files_in(view: View, commit: str) -> tuple[str, list[str]]:
-    """Return the tree of the tracked files in a view, and those that differ from a
-    commit.
+    """Return the tree of the tracked files in a view, and the files that differ from
+    a commit.
 
-    The index of the view is changed. The tree is empty if programs in the view have
-    damaged its repository.
+    All programs in the view are ended first: they could stop git. The index of the view
+    is changed. Raises GitError, ExecError, also if programs in the view have damaged its
+    repository.
     """
-    try:
-        await git_in_view(view, *SAFE, "add", "--update", "--", ":/")
-        tree = (await git_in_view(view, *SAFE, "write-tree")).strip()
-        words = ("diff-index", "--cached", "--name-only", "--no-renames", "-z")
-        return tree, split(await git_in_view(view, *SAFE, *words, commit))
-    except GitError:
-        return "", []
+    await view.end_programs()
+    # A git that was ended may have left it.
+    lock = str(view.root / ".git" / "index.lock")
+    await view.run("rm", "-f", "--", lock, timeout=TREE_TIMEOUT, is_short=True)
+    await git_in_view(view, *SAFE, "add", "--update", "--", ":/", timeout=TREE_TIMEOUT)
+    tree = (await git_in_view(view, *SAFE, "write-tree", timeout=TREE_TIMEOUT)).strip()
+    words = ("diff-index", "--cached", "--name-only", "--no-renames", "-z")
+    return tree, split(await git_in_view(view, *SAFE, *words, commit, timeout=TREE_TIMEOUT))
 
 
-async def fetch_bundle(repository: Repository, bundle: Path, ref: str) -> None:
-    """Bring the commit of a bundle into the user's repository."""
-    words = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(bundle), f"+{OUT}:{ref}")
-    # Git would collect garbage in the user's repository after a fetch.
-    settings = ("-c", "fetch.fsckObjects=true", "-c", "maintenance.auto=false", "-c", "gc.auto=0")
-    await repository.git(*settings, *words, env={"GIT_ALLOW_PROTOCOL": "file"})
+async def fetch_bundle(repository: Repository, bundle: Path, ref: str, base: str) -> None:
+    """Bring the commit of a bundle, made without `base`, into the user's repository."""
+    await fetch_commit(repository, bundle, OUT, ref, base)
     await asyncio.to_thread(bundle.unlink)

@@ -20,7 +20,7 @@ import msgspec
 from atomic.base.errors import AtomicError
 from atomic.processes import ExecError, find_marked, new_mark
 from atomic.processes.temporary_folders import find_leftovers, temporary_prefix
-from atomic.workspaces.errors import WorkspaceError
+from atomic.workspaces.errors import ViewError
 from atomic.workspaces.folders import remove_tree
 from atomic.workspaces.views import View, open_guarded, open_overlay
 
@@ -108,7 +108,9 @@ async def _try(folder: Path, project: Path, test_in: Callable[[Path], Awaitable[
     test = await asyncio.to_thread(_make_test_folder, folder)
     try:
         return await test_in(test)
-    except (WorkspaceError, ExecError) as error:
+    except ViewError as error:
+        return error.reason
+    except ExecError as error:
         return str(error)
     finally:
         await asyncio.to_thread(remove_tree, test)
@@ -156,7 +158,7 @@ async def _try_guard_in(test: Path, project: Path, *, own_user: bool) -> str:
 
 
 async def _run_test(view: View, script: str, *words: str) -> str:
-    """Run a test in a view and return its problem. It leaves a process behind."""
+    """Run a test in a view and return its problem. A process of the test may outlive it."""
     done = await view.run("sh", "-c", script, *words, timeout=_SECONDS)
     if done.exit_code != 0 or not done.stdout.startswith("base\n"):
         return f"a program in it could not read and write files: {done.stderr.strip() or done.stdout.strip()}"

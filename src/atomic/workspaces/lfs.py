@@ -17,13 +17,14 @@ from pathlib import Path
 
 from atomic.git import Repository
 from atomic.git.calls import split
+from atomic.processes.temporary_folders import find_leftovers, temporary_prefix
+from atomic.workspaces.folders import remove_tree
 
 _POINTER = re.compile(
     r"^version https://git-lfs\.github\.com/spec/v1\n(?:[\w.-]+ .*\n)*?oid sha256:([0-9a-f]{64})$", re.M
 )
 _MAX_POINTER = 1024  # bytes
 _NAME = re.compile(r"[0-9a-f]{64}")
-_BLOCK = 1 << 20
 
 
 def objects_in(git_folder: Path) -> Path:
@@ -37,16 +38,30 @@ async def keep_objects(repository: Repository, stores: Sequence[Path]) -> None:
     A worker may have written anything there: a file counts if its content fits its
     name. Raises OSError.
     """
-    target = objects_in(repository.common_dir)
+    await asyncio.to_thread(remove_unfinished, repository.common_dir)
     for store in stores:
-        await asyncio.to_thread(_copy_new, store, target)
+        await asyncio.to_thread(_copy_new, store, repository.common_dir)
 
 
-def _copy_new(store: Path, target: Path) -> None:
+def remove_unfinished(common_dir: Path) -> None:
+    """Remove the copies that killed processes have begun. Raises OSError."""
+    for folder in _places(common_dir):
+        for left in find_leftovers(str(folder)):
+            remove_tree(Path(left))
+
+
+def _places(common_dir: Path) -> list[Path]:
+    """Return the folders above an object that may have an unfinished copy in them."""
+    return [common_dir, common_dir / "lfs", objects_in(common_dir)]
+
+
+def _copy_new(store: Path, common_dir: Path) -> None:
+    target = objects_in(common_dir)
     for path in _regular_files(store):
         copy = target / path.name[:2] / path.name[2:4] / path.name
-        if _NAME.fullmatch(path.name) and not copy.exists():
-            _copy_checked(path, copy)
+        # Nothing is written for a file with a false name, which may be huge.
+        if _NAME.fullmatch(path.name) and not copy.exists() and _has_its_name(path):
+            _copy(path, copy, common_dir)
 
 
 def _regular_files(store: Path) -> Iterator[Path]:
@@ -57,18 +72,38 @@ def _regular_files(store: Path) -> Iterator[Path]:
                 yield path
 
 
-def _copy_checked(path: Path, copy: Path) -> None:
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
-    with path.open("rb") as source, tempfile.NamedTemporaryFile(dir=copy.parent, delete=False) as file:
-        while block := source.read(_BLOCK):
-            digest.update(block)
-            file.write(block)
-    if digest.hexdigest() == path.name:
-        os.chmod(file.name, 0o444)
-        os.replace(file.name, copy)
-    else:
-        os.unlink(file.name)
+def _has_its_name(path: Path) -> bool:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == path.name
+
+
+def _copy(path: Path, copy: Path, common_dir: Path) -> None:
+    """Copy a file. It and its new folders get their names when it is complete."""
+    place = next(folder for folder in reversed(_places(common_dir)) if folder.is_dir())
+    made = Path(tempfile.mkdtemp(prefix=temporary_prefix("lfs"), dir=place))
+    try:
+        way = copy.relative_to(place)
+        (made / way).parent.mkdir(parents=True)
+        shutil.copyfile(path, made / way)
+        if _has_its_name(made / way):
+            os.chmod(made / way, 0o444)
+            _move_in(made, place, way)
+    finally:
+        remove_tree(made)
+
+
+def _move_in(source: Path, target: Path, way: Path) -> None:
+    """Move the first part of a path that the target does not have."""
+    for part in way.parts:
+        source = source / part
+        target = target / part
+        try:
+            if not target.exists():
+                source.rename(target)
+                return
+        except OSError:
+            if not target.exists():  # else another process has just made it
+                raise
 
 
 async def find_objects(repository: Repository, old: str, new: str, known: Path) -> list[Path]:

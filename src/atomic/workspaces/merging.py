@@ -125,25 +125,8 @@ async def _reverted(repository: Repository, start: str, tip: str, merged: str) -
     return [path for path, (old, new) in landed.items() if undone.get(path) == (new, old) and new not in added]
 
 
-async def move_branch(repository: Repository, branch: str, new: str, old: str) -> bool:
-    """Move a branch from one commit to another, if it is still at the first.
-
-    Return whether it was.
-    """
-    try:
-        await repository.git("update-ref", f"refs/heads/{branch}", new, old)
-    except GitError:
-        current = (await repository.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")).strip()
-        if current == new:
-            return True  # a process was killed after it had moved the branch
-        if current == old or (not current and not old.strip("0")):
-            raise
-        return False
-    return True
-
-
 class MergeQueue:
-    """Lets one task through at a time; of those that wait, the first of the list."""
+    """Lets one task through at a time, in the order of the list."""
 
     def __init__(self) -> None:
         self._is_busy = False

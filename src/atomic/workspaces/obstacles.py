@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import tempfile
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,7 @@ from atomic.git.calls import split
 from atomic.workspaces.filters import find_filters
 
 _LINK_TO_COMMIT = "160000 "
+_TEST = "self-test-"  # and the number of its process
 
 
 async def find_obstacle(repository: Repository, commit: str, folder: Path) -> str:
@@ -52,9 +54,21 @@ def _filled(root: Path, submodules: Sequence[str]) -> list[str]:
 def _folds_names(folder: Path) -> bool:
     """Return whether the file system takes two names for the same."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(prefix="self-test-", dir=folder) as test:
+    for left in folder.glob(f"{_TEST}*"):
+        _remove_if_left(left)
+    with tempfile.TemporaryDirectory(prefix=f"{_TEST}{os.getpid()}-", dir=folder) as test:
         Path(test, "name").touch()
         return Path(test, "NAME").exists()
+
+
+def _remove_if_left(test: Path) -> None:
+    """Remove the folder of a test whose process was killed."""
+    try:
+        os.kill(int(test.name.removeprefix(_TEST).partition("-")[0]), 0)
+    except (ProcessLookupError, ValueError):
+        shutil.rmtree(test, ignore_errors=True)
+    except PermissionError:  # a process of another user has that number now
+        return
 
 
 def find_twins(paths: Iterable[str]) -> tuple[str, str] | None:

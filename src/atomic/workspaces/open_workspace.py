@@ -30,13 +30,13 @@ class OpenWorkspace:
 
     @property
     def work(self) -> Work:
-        """Return what was done in it. Raises WorkspaceError before its end."""
+        """Return the work done in it. Raises WorkspaceError before its end."""
         if self._work is None:
             raise WorkspaceError(f'The work in "{self.name}" is known at the end of its workspace: read it after that')
         return self._work
 
     def end(self, work: Work) -> None:
-        """Note what was done in it; all its programs have ended."""
+        """Note the work done in it; all its programs have ended."""
         self._work = work
 
     async def run(

@@ -78,7 +78,7 @@ class Rebase:
     async def _join(self, base: str, result: str) -> str:
         """Return one commit on top of `base` with the files of `result`.
 
-        It has author and message of the last commit that is no merge.
+        It has author and message of the last commit that is not a merge.
         """
         words = ("rev-list", "--no-merges", "--max-count=1", result, f"^{base}", f"^{self._onto}")
         last = (await self._git(*words)).strip() or result

@@ -19,7 +19,8 @@ PARKED = "refs/atomic"
 
 
 class Landed(msgspec.Struct, frozen=True):
-    """The commits of a task on the run's branch: all after `base`, up to `commit`.
+    """The commits of a task on the run's branch: all after `base`, up to `commit`, and
+    the commits of its former parts.
 
     `dropped` are lines, by path, that other tasks had added since this task began and
     that its merge took away.
@@ -32,10 +33,19 @@ class Landed(msgspec.Struct, frozen=True):
     commit: str
     dropped: Mapping[str, Sequence[str]] = {}
     sources: tuple[str, ...] = ()  # the commits of the task before they were put on top of the branch
+    former: tuple[tuple[str, str], ...] = ()  # `base` and `commit` of its parts that landed before other tasks
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """Return the commits before and after each part of the task, the oldest first.
+
+        A task that continued after others had landed has several parts.
+        """
+        return *self.former, (self.base, self.commit)
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What was done in a workspace: the commits after `start`, up to `commit`.
+    """The work done in a workspace: the commits after `start`, up to `commit`.
 
     Everything that was in the workspace is kept at `ref` of the user's repository.
     """
@@ -81,8 +91,9 @@ class RunBranch(msgspec.Struct, frozen=True):
     guarded: bool = False  # a clone: its programs cannot write to the user's checkout
     setup: str = ""  # the command that set the base up
     reasons: tuple[str, ...] = ()  # why other kinds of workspaces do not work here
+    replaced: str = ""  # the commit that the branch had before it was begun again
     landed: tuple[Landed, ...] = ()
-    landing: Landed | None = None  # what the branch is about to move to
+    landing: Landed | None = None  # where the branch is about to move
     accept_result: AcceptResult | None = None  # of `--accept`
 
     @property

@@ -14,10 +14,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from atomic.processes import ExecError, ExecResult, end_marked, execute, new_mark, running
-from atomic.workspaces.errors import WorkspaceError
+from atomic.processes import ExecError, ExecResult, Program, end_marked, execute, new_mark, running
+from atomic.workspaces.errors import ViewError
+from atomic.workspaces.host_programs import command_outside, environment_outside
+from atomic.workspaces.view_orders import ViewOrders
 
 START_SECONDS = 30.0
+_LOOK_SECONDS = 0.5
 _PROGRAM = Path(__file__).with_name("namespace.py")
 # Isolated from the user's settings of Python, and without packages: it starts faster.
 _PYTHON = (sys.executable, "-I", "-S", "-B")
@@ -27,12 +30,19 @@ class View:
     """A place where programs see the files of a workspace at `root`."""
 
     def __init__(
-        self, root: Path, project: Path, *, first: int | None = None, mark: Mapping[str, str] | None = None
+        self,
+        root: Path,
+        project: Path,
+        *,
+        first: int | None = None,
+        orders: ViewOrders | None = None,
+        mark: Mapping[str, str] | None = None,
     ) -> None:
         self.root = root
         self._project = project
-        # The first process of the namespaces, if the view has some.
+        # The first process of the namespaces, if the view has some, and what it runs.
         self._first = first
+        self._orders = orders
         # A variable that programs must get, so that their children can be found.
         self.variables = dict(mark or {})
 
@@ -67,10 +77,17 @@ class View:
     ) -> ExecResult:
         """Run a program like `processes.execute`. Raises ExecError.
 
-        `is_short`: it ends by itself. In a namespace it may start others: they end with
-        the view.
+        `is_short`: it ends by itself, and is Atomic's own: no program of the project is
+        run in its place. In a namespace it may start others, which end with the view,
+        and it waits until another short program has ended.
         """
         environment = {**(os.environ if env is None else env), **self.variables}
+        if is_short:
+            projects = (self.root, self._project)
+            argv = (*command_outside(argv, projects, environment.get("PATH", os.defpath)),)
+            environment = environment_outside(environment, projects)
+        if is_short and self._orders is not None and on_output is None:
+            return await self._orders.run(argv, str(cwd or self.root), environment, timeout)
         return await execute(
             *self.command(*argv, cwd=cwd),
             # A folder of the view need not exist outside; the command changes to it.
@@ -79,8 +96,18 @@ class View:
             timeout=timeout,
             errors="surrogateescape",
             on_output=on_output,
-            is_short=is_short and self._first is not None,
         )
+
+    async def end_programs(self) -> None:
+        """End all programs in the view, so that they cannot disturb the next ones.
+
+        Without a namespace these are the ones that have the view's variables. Raises
+        ExecError.
+        """
+        if self._orders is not None:
+            await self._orders.end_programs()
+        elif self.variables:
+            await end_marked(self.variables)
 
 
 @asynccontextmanager
@@ -107,7 +134,7 @@ async def open_overlay(
 
     Raises WorkspaceError.
     """
-    mounts = [*map(_read_only, read_only), _overlay(root, lower, layer, own_user=own_user, keep=keep)]
+    mounts = [*_pins(root), *map(_read_only, read_only), _overlay(root, lower, layer, own_user=own_user, keep=keep)]
     for folder, other in (beside or {}).items():
         mounts.append(_overlay(folder, folder, other, own_user=own_user, keep=keep))
     mounts += _hide(hidden, visible or {})
@@ -128,9 +155,9 @@ async def open_guarded(
 ) -> AsyncGenerator[View]:
     """Use a copy of a project where it is; nothing can write to `read_only` folders.
 
-    The other options are those of `open_overlay`. Raises WorkspaceError.
+    The other options are as for `open_overlay`. Raises WorkspaceError.
     """
-    mounts = [*map(_read_only, read_only), *_hide(hidden, visible or {})]
+    mounts = [*_pins(project), *map(_read_only, read_only), *_hide(hidden, visible or {})]
     async with _open(folder, project, mounts, own_user=own_user, mark=mark) as view:
         yield view
 
@@ -146,6 +173,18 @@ async def open_bound(root: Path, folder: Path, *, own_user: bool) -> AsyncGenera
         yield view
 
 
+def _pins(project: Path) -> list[dict[str, Any]]:
+    """Mount the folders above a project on themselves.
+
+    A program in the view cannot rename them then: it would move the real checkout away
+    and could put another folder in its place.
+    """
+    return [
+        {"kind": "bind", "at": str(folder), "source": str(folder), "read_only": False}
+        for folder in reversed(project.parents[:-1])
+    ]
+
+
 def _read_only(folder: Path) -> dict[str, Any]:
     return {"kind": "bind", "at": str(folder), "source": str(folder), "read_only": True}
 
@@ -154,8 +193,8 @@ def _hide(hidden: Sequence[Path], visible: Mapping[Path, bool]) -> list[dict[str
     mounts: list[dict[str, Any]] = []
     for folder in hidden:
         below = [
-            {"path": str(path), "read_only": is_read_only}
-            for path, is_read_only in visible.items()
+            {"path": str(path), "read_only": visible[path]}
+            for path in sorted(visible)  # a folder comes before those in it
             if path.is_relative_to(folder)
         ]
         mounts.append({"kind": "hide", "at": str(folder), "visible": below})
@@ -196,11 +235,34 @@ async def _open(
             async with asyncio.timeout(START_SECONDS):
                 said = (await holder.stdout.readline()).decode().strip()
         except (ExecError, TimeoutError) as error:
-            raise WorkspaceError(f"A private view of {root} cannot be made: {error}") from error
+            raise ViewError(str(root), str(error)) from error
         if not said.isdigit():
             reason = said.removeprefix("error ") or holder.stderr_tail.rpartition("\n")[2]
-            raise WorkspaceError(f"A private view of {root} cannot be made: {reason}")
-        yield View(root, project, first=int(said), mark=mark)
+            raise ViewError(str(root), reason)
+        watch = asyncio.create_task(_end_if_moved(project, holder))
+        stack.callback(watch.cancel)
+        yield View(root, project, first=int(said), orders=ViewOrders(holder), mark=mark)
+
+
+async def _end_if_moved(project: Path, holder: Program) -> None:
+    """End a view if the project's path becomes another folder.
+
+    The user may move the checkout away. Programs in the view would write to what takes
+    its place.
+    """
+    begun = identity_of(project)
+    while identity_of(project) == begun:  # noqa: ASYNC110  # nothing tells of a renamed folder on all systems
+        await asyncio.sleep(_LOOK_SECONDS)
+    await holder.stop(grace=0)
+
+
+def identity_of(folder: Path) -> tuple[int, int] | None:
+    """Return what stays the same as long as a path is the same folder."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @asynccontextmanager

@@ -12,23 +12,29 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from atomic.base.terminal import one_line
 from atomic.git import GitError, Repository
 from atomic.processes import ExecError, end_marked, new_mark
 from atomic.workspaces import lfs
+from atomic.workspaces.author import Author
 from atomic.workspaces.base import Base
-from atomic.workspaces.capture import ALTERNATES, Author, Capture, Captured, as_list_entry
+from atomic.workspaces.capture import ALTERNATES, Capture, Captured, as_list_entry
 from atomic.workspaces.copied_paths import copied_paths_of, correct_paths, places_of
 from atomic.workspaces.copy_views import git_folders_outside, open_copy
 from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import copy_tree, make_readable, remove_tree
-from atomic.workspaces.git_in_view import NO_SETTINGS, OUT, SAFE, TIMEOUT, fetch_bundle, git_in_view
+from atomic.workspaces.git_in_view import NO_SETTINGS, OUT, SAFE, TIMEOUT, fetch_bundle, git_in_view, remove_locks
 from atomic.workspaces.isolation import Isolation, IsolationKind
 from atomic.workspaces.rebasing import Conflict, Rebase
+from atomic.workspaces.special_files import put_special_aside
 from atomic.workspaces.views import View, open_overlay
 
 MARK = "ATOMIC_WORKSPACE"  # a variable that all programs in a workspace have
 _BIG_FILES = "in-lfs"
 _UNPARKED = "unparked"
+_MAX_NAMED = 20  # removed files, in a message
+_COPY = "copy"
+READY = "ready"  # a file with the commit at which the workspace began, when it is complete
 
 
 class Workspace:
@@ -64,7 +70,15 @@ class Workspace:
 
     @property
     def _copy(self) -> Path:
-        return self.folder / self.base.root.name
+        """Return the folder of a clone, which has the name of the project.
+
+        It is below a folder of its own: the project may be called like our files.
+        """
+        name = self.base.root.name
+        copy = self.folder / _COPY / name
+        former = self.folder / name  # where older versions made it
+        is_former = name != _COPY and self.exists and not copy.exists() and former.is_dir()
+        return former if is_former else copy
 
     @property
     def _written(self) -> Path:
@@ -77,7 +91,7 @@ class Workspace:
 
     @property
     def _ready(self) -> Path:
-        return self.folder / "ready"
+        return self.folder / READY
 
     @property
     def _start(self) -> str:
@@ -112,6 +126,7 @@ class Workspace:
         self._ready.write_text(commit)
 
     async def _copy_base(self) -> None:
+        self._copy.parent.mkdir()
         await copy_tree(self.base.folder, self._copy)
         found = await copied_paths_of(self.base)
         await asyncio.to_thread(correct_paths, self._copy, found, places_of(self.base))
@@ -134,7 +149,7 @@ class Workspace:
         }
         await repository.git("pack-objects", "--quiet", "--revs", str(packs / "pack"), env=env, input=orders)
         target = view.root / ".git" / "objects" / "pack"
-        await view.run("cp", "-R", f"{packs}/.", str(target), timeout=TIMEOUT)
+        await view.run("cp", "-R", f"{packs}/.", str(target), timeout=TIMEOUT, is_short=True)
         await self._bring_big_files(repository, view, commit)
 
     async def _bring_big_files(self, repository: Repository, view: View, commit: str) -> None:
@@ -145,14 +160,14 @@ class Workspace:
         await asyncio.to_thread(lfs.stage_objects, found, staged)
         target = str(lfs.objects_in(view.root / ".git"))
         copy = 'mkdir -p "$2" && cp -R "$1/." "$2"'
-        done = await view.run("sh", "-c", copy, "sh", str(staged), target, timeout=TIMEOUT)
+        done = await view.run("sh", "-c", copy, "sh", str(staged), target, timeout=TIMEOUT, is_short=True)
         if done.exit_code != 0:
             raise OSError(f"cannot copy big files to {target}: {done.stderr.strip()}")
         await asyncio.to_thread(remove_tree, staged)
 
     @property
     def _workers_git(self) -> Path:
-        """Return the worker's git folder, in an overlay only what was written to it."""
+        """Return the worker's git folder, in an overlay only with its writes."""
         return self._written / ".git"
 
     def open(self) -> AbstractAsyncContextManager[View]:
@@ -217,8 +232,8 @@ class Workspace:
         for path in self._exchange.glob("out.bundle*"):
             path.unlink()
         remove_tree(self._exchange / _BIG_FILES)
-        _remove_locks(self._exchange / "git")
-        _remove_locks(self._workers_git)
+        remove_locks(self._exchange / "git")
+        remove_locks(self._workers_git)
 
     def _view(self, visible: Mapping[Path, bool], mark: Mapping[str, str]) -> AbstractAsyncContextManager[View]:
         root = self.base.root
@@ -239,22 +254,26 @@ class Workspace:
         """Keep everything of the workspace at a ref of the user's repository.
 
         Call it when no program runs in the workspace. Files that git ignores are not
-        kept. `message` is for the commit of uncommitted files.
+        kept, nor are pipes, sockets and devices. `message` is for the commit of
+        uncommitted files; it names the removed ones.
 
         Raises WorkspaceError: nothing may be removed then.
         """
         bundle = self._exchange / "out.bundle"
         try:
             await asyncio.to_thread(make_readable, self._written)
+            removed = await asyncio.to_thread(
+                put_special_aside, self._written, self.base.folder, is_layer=self.is_overlay
+            )
             async with self._open_with_exchange() as view:
                 capture = Capture(view, self.base, self._exchange, author, start=self._start)
-                captured = await capture.run(message, bundle)
+                captured = await capture.run(_naming(message, removed), bundle)
             stores = [lfs.objects_in(self._workers_git), lfs.objects_in(self._exchange / "git")]
             await lfs.keep_objects(repository, stores)
             if await repository.is_ancestor(captured.parked, self.base.commit):
                 await repository.git("update-ref", ref, captured.parked)
             else:
-                await fetch_bundle(repository, bundle, ref)
+                await fetch_bundle(repository, bundle, ref, self.base.commit)
         except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"The work in {self.folder} cannot be kept at {ref}: {error}") from error
         return captured
@@ -276,7 +295,7 @@ class Workspace:
                     return done
                 await git_in_view(view, *SAFE, "update-ref", OUT, done)
                 await git_in_view(view, *SAFE, "bundle", "create", "--quiet", str(bundle), OUT, f"^{onto}")
-            await fetch_bundle(repository, bundle, ref)
+            await fetch_bundle(repository, bundle, ref, onto)
         except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"Commit {result[:12]} cannot be merged: {error}") from error
         return done
@@ -313,6 +332,16 @@ class Workspace:
         except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"Commit {commit[:12]} cannot be continued in {self.folder}: {error}") from error
 
+    async def is_sound(self) -> bool:
+        """Return whether the worker's repository can be used. Raises WorkspaceError."""
+        async with self.open() as view:
+            try:
+                await git_in_view(view, *SAFE, "rev-parse", "--verify", "HEAD^{tree}", env=NO_SETTINGS)
+                below = await git_in_view(view, *SAFE, "rev-parse", "--show-prefix", env=NO_SETTINGS)
+            except GitError:
+                return False
+        return not below.strip()  # else git has found a repository in a folder above
+
     async def remove(self) -> None:
         """Remove the folder of the workspace. What `capture` did not keep is lost."""
         await self.end_former()
@@ -320,13 +349,20 @@ class Workspace:
         await asyncio.to_thread(remove_tree, self.folder)
 
 
-def _remove_locks(git: Path) -> None:
-    """Remove the locks in a git folder, whose owners were killed."""
-    if git.is_symlink():  # by a worker, to another repository
-        return
-    for folder, folders, names in os.walk(git):
-        if folder == str(git) and "objects" in folders:
-            folders.remove("objects")
-        for name in names:
-            if name.endswith(".lock"):
-                os.unlink(os.path.join(folder, name))
+def unparked_in(folder: Path) -> list[Path]:
+    """Return the workspaces below the folder of a run with work that is kept nowhere
+    else.
+    """
+    return sorted(path.parent for path in folder.glob(f"*/{_UNPARKED}"))
+
+
+def _naming(message: str, removed: Sequence[str]) -> str:
+    """Return the message of a commit, with the special files that were removed."""
+    if not removed:
+        return message
+    paths = ", ".join(one_line(path) for path in removed[:_MAX_NAMED])
+    if len(removed) > _MAX_NAMED:
+        paths += f" and {len(removed) - _MAX_NAMED} more"
+    # The last paragraph has the trailers.
+    gap = "\n" if "\n\n" in message else "\n\n"
+    return f"{message.rstrip()}{gap}Atomic-Not-Kept: {paths} (git cannot store a pipe, socket or device)"

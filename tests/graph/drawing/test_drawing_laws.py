@@ -135,7 +135,7 @@ class Graphs:
             case "subgraph":
                 return chain.subgraph(self.name(), self.graph(depth - 1))
             case "tasks":
-                body = TasksBody(lambda state, deps: state, Block(self.scope(depth - 1).items), None, 3)
+                body = TasksBody(lambda state, deps, item: state, Block(self.scope(depth - 1).items), None, 3)
                 return chain.then(Node[State](id=self.name(), kind=NodeKind.TASKS, body=body))
             case _:
                 return chain.then(self.step())

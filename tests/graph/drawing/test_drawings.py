@@ -62,7 +62,7 @@ def agent(id: str, **options: Any) -> Node[Review]:
 
 
 def tasks(id: str, *nodes: Node[Review]) -> Node[Review]:
-    return Node(id=id, kind=NodeKind.TASKS, body=TasksBody(lambda state, deps: state, Block(nodes), None, 6))
+    return Node(id=id, kind=NodeKind.TASKS, body=TasksBody(lambda state, deps, item: state, Block(nodes), None, 6))
 
 
 def review() -> CompiledGraph[Review]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from atomic.graph import Journal, MemoryJournal, Record
-from atomic.graph.engine.journal import History, Row, RunLog
+from atomic.graph.engine.journal import History, Row, RunLog, Signals
 
 
 class KeptJournal(MemoryJournal):
@@ -58,6 +58,12 @@ class _KeptLog:
 
     def snapshot(self, step: int, body: bytes) -> None:
         self._journal.snapshots.append((len(self._journal.rows(self._id)), step, body))
+
+    def redacted(self, packed: bytes) -> bytes:
+        return self._log.redacted(packed)
+
+    def new_signals(self) -> Signals:
+        return self._log.new_signals()
 
     def release(self) -> None:
         self._log.release()

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from atomic.graph import State
 from atomic.graph.engine import reducers
+from atomic.graph.engine.node import Strategy
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -132,7 +133,7 @@ class Parallel:
     branches: tuple[Plan, ...]
     merges: bool
     limit: int | None
-    strategy: str = "all"
+    strategy: Strategy = "all"
     winner: int = 0
 
 
@@ -294,7 +295,8 @@ class Drawing:
         """Draw a race or `any` that only one branch can win, however fast the others are."""
         number = self._draw(st.integers(1, 3))
         winner = self._draw(st.integers(0, number - 1))
-        strategy = self._draw(st.sampled_from(["race", "any"]))
+        strategies: list[Strategy] = ["race", "any"]
+        strategy = self._draw(st.sampled_from(strategies))
         branches = [self.plan(inner) if place == winner else self._losing(inner, strategy) for place in range(number)]
         return Parallel(self.id("p"), tuple(branches), self._draw(st.booleans()), 0, strategy, winner)
 

@@ -14,6 +14,7 @@ from tests.support.waits import HANG as LIMIT
 RUN = "run"
 
 T = TypeVar("T")
+AnyStateT = TypeVar("AnyStateT", bound=State)
 
 
 class S(State):
@@ -72,7 +73,7 @@ async def run_ready_tasks() -> None:
         await asyncio.sleep(0)
 
 
-async def ended(graph: CompiledGraph[S], input: Any = None, **options: Any) -> RunResult[S]:
+async def ended(graph: CompiledGraph[AnyStateT], input: Any = None, **options: Any) -> RunResult[AnyStateT]:
     """Run a graph, check that it completes, and return its result."""
     result = await within(graph.run(input, **options))
     assert result.error is None

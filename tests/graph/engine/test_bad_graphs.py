@@ -82,7 +82,7 @@ def test_all_problems_are_listed_at_once() -> None:
             say("start"),
             say("lonely"),
             decision_node("d", [(lambda s: True, "nowhere")]),
-            parallel_node("p", {}, strategy="al"),
+            parallel_node("p", {}, strategy=cast("Any", "al")),
             say("n", timeout=-1),
             say("m", retry=Retry(attempts=0)),
         ],
@@ -99,7 +99,7 @@ def test_all_problems_are_listed_at_once() -> None:
 def test_builder_methods_never_raise_compile_does() -> None:
     builder = graph(S).tool("a", run=lambda: 1).tool("a", run=lambda: 2)
     builder = builder.loop([], until=lambda s: True, max_iterations=-1)
-    builder = builder.parallel({}).parallel([], strategy="nope")
+    builder = builder.parallel({}).parallel([], strategy=cast("Any", "nope"))
     builder = builder.decision("d", routes=[])
     builder = builder.then(cast("Any", "not a node"))
     builder = builder.map("m", over=lambda s: [], node=[])
@@ -116,7 +116,7 @@ def test_builder_methods_never_raise_compile_does() -> None:
         (lambda: graph(S).loop([say("a")], until=lambda s: True, max_iterations=-1), "loop-1", "max_iterations"),
         (lambda: graph(S).loop([], until=lambda s: True), "loop-1", "no nodes"),
         (lambda: graph(S).parallel({"x": []}), "parallel-1", "'x'"),
-        (lambda: graph(S).parallel([say("a")], strategy="rcae"), "parallel-1", '"race"'),
+        (lambda: graph(S).parallel([say("a")], strategy=cast("Any", "rcae")), "parallel-1", '"race"'),
         (lambda: graph(S).parallel([say("a")], max_concurrency=-2), "parallel-1", "max_concurrency"),
         (lambda: graph(S).parallel([say("a")], merge=cast("Any", "all")), "parallel-1", "merge"),
         (lambda: graph(S).parallel([say("a")], timeout=0), "parallel-1", "timeout"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from atomic.graph.engine.node import Strategy
 from atomic.workflows import (
     Edge,
     GraphConfig,
@@ -236,7 +237,7 @@ def when_started(loser: Loser, id: str, *, fails: bool = False) -> Node[S]:
 
 
 @pytest.mark.parametrize("strategy", ["race", "any"])
-async def test_losers_are_cancelled_awaited_and_their_processes_end(strategy: str, tmp_path: Path) -> None:
+async def test_losers_are_cancelled_awaited_and_their_processes_end(strategy: Strategy, tmp_path: Path) -> None:
     loser = Loser(tmp_path)
     branches = {"slow": node("slow", loser.run), "fast": when_started(loser, "fast")}
 

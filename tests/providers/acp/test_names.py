@@ -87,3 +87,11 @@ def test_an_agent_gets_its_own_keys_and_no_others(monkeypatch: pytest.MonkeyPatc
     }
     env = environment(find_agent("puppet", settings), settings, SessionOptions(env={"PUPPET_KEY": "x"}), tmp_path)
     assert (env["SET"], env["PUPPET_KEY"], env["PATH"]) == ("1", "x", os.environ["PATH"])
+
+
+def test_claude_over_acp_proposes_no_next_prompt_unless_the_user_wants_it(tmp_path: Path) -> None:
+    """Each proposal is a call of the model."""
+    name = "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION"
+    agent = find_agent("claude", Settings())
+    assert environment(agent, Settings(), SessionOptions(), tmp_path)[name] == "false"
+    assert environment(agent, Settings(), SessionOptions(env={name: "true"}), tmp_path)[name] == "true"

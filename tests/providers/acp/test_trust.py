@@ -38,6 +38,8 @@ def test_the_variable_that_makes_copilot_trust_a_folder_is_replaced(tmp_path: Pa
         ("gemini", {".gemini/settings.json": {"mcpServers": {}}}, [".gemini/settings.json"]),
         ("codex", {".codex/config.toml": "x", ".codex/hooks.json": "{}"}, [".codex/config.toml", ".codex/hooks.json"]),
         ("claude", {".mcp.json": {}, ".claude/settings.json": {}}, [".claude/settings.json", ".mcp.json"]),
+        ("qwen", {".qwen/settings.json": {}, ".mcp.json": {}}, [".mcp.json", ".qwen/settings.json"]),
+        ("cursor", {".cursor/mcp.json": {}, ".cursor/rules/x.mdc": "x"}, [".cursor/mcp.json"]),
         ("puppet", {".github/agents/a/b.md": '---\n"\\x6dcp-servers": {}\n---'}, [".github/agents/a/b.md"]),
         ("puppet", {".github/hooks/x.json": {}, ".github/lsp.json": {}}, [".github/hooks/x.json", ".github/lsp.json"]),
         ("puppet", {"opencode.jsonc": {"mcp": {}}, ".opencode/opencode.json": {"model": "a/b"}}, ["opencode.jsonc"]),
@@ -49,7 +51,8 @@ async def test_the_refusal_lists_the_files_that_would_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str, files: dict[str, Any], found: list[str]
 ) -> None:
     programs = tmp_path / "bin"
-    put(programs, dict.fromkeys(("gemini", "codex-acp", "claude-agent-acp"), "#!/bin/sh\nexit 1\n"))
+    names = ("gemini", "codex-acp", "claude-agent-acp", "qwen", "cursor-agent")
+    put(programs, dict.fromkeys(names, "#!/bin/sh\nexit 1\n"))
     for program in programs.iterdir():
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")

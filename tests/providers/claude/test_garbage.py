@@ -68,7 +68,7 @@ async def test_half_a_character_becomes_a_question_mark(tmp_path: Path) -> None:
 async def test_a_turn_of_an_older_version_ends_with_text_and_usage(tmp_path: Path) -> None:
     async with sandbox(tmp_path, {}) as here, here.open(using=settings_for(write_fake_program(tmp_path))) as session:
         ended = await end(session, "old")
-        assert (ended.reason, ended.text, ended.usage) == (EndReason.DONE, "old", Usage(3, 2))
+        assert (ended.reason, ended.text, ended.usage) == (EndReason.DONE, "old", Usage(3, 2, cost=0.5))
 
 
 async def test_the_result_of_a_background_task_is_not_the_answer(tmp_path: Path) -> None:

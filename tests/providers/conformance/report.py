@@ -1,6 +1,9 @@
 """Write docs/providers.md from the last runs of the suite; `make providers-doc` runs it and calls this.
 
 python -m tests.providers.conformance.report .programs/conformance.xml .programs/interruptions.txt
+
+Several XML files are read in order. An agent or a case that is in none of them keeps what the page says of it, so a
+run of one agent is enough to write its column.
 """
 
 from __future__ import annotations
@@ -22,8 +25,12 @@ COLUMNS = {
     "claude": "Claude Code, the program in the wheel of its SDK or your own",
     "opencode": "OpenCode, through `opencode serve`",
     "copilot": "GitHub Copilot, the CLI as a server on its standard streams",
+    "codex": "Codex, through its adapter `codex-acp`",
+    "gemini": "Gemini CLI, over ACP",
+    "acp:claude": "Claude Code over ACP, through its adapter `claude-agent-acp`",
     REPLAY: "a recording, made of the same case with Claude Code",
 }
+MODULES = {"acp_claude": "acp:claude"}  # test modules that are not named like their agent
 PASSED = "yes"
 FAILED = "**no**"
 NOT_OFFERED = "–"
@@ -66,7 +73,24 @@ def read_results(file: Path) -> dict[tuple[str, str], str]:
 def _agent_of(module: str) -> str | None:
     """Return the agent of a test module."""
     folder, _, name = module.rpartition(".test_")
+    name = MODULES.get(name, name)
     return name if folder.endswith("conformance") and name in COLUMNS else None
+
+
+def read_page(text: str) -> tuple[dict[tuple[str, str], str], list[str]]:
+    """Return the results and the notes of the page as it is."""
+    names = {case.title: case.name for group in GROUPS for case in group.cases}
+    results: dict[tuple[str, str], str] = {}
+    columns: list[str] = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("|  |"):
+            columns = cells[1:]
+        elif line.startswith("| ") and cells[0] in names:
+            cells_by_agent = zip(columns, cells[1:], strict=True)
+            results |= {(agent, names[cells[0]]): cell for agent, cell in cells_by_agent if cell in (PASSED, FAILED)}
+    _, _, notes = text.partition("## Turns with random interruptions")
+    return results, [line.removeprefix("* ") for line in notes.splitlines() if line.startswith("* ")]
 
 
 def page(results: Mapping[tuple[str, str], str], notes: Sequence[str]) -> str:
@@ -120,10 +144,15 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def main() -> None:
-    results = read_results(Path(sys.argv[1]))
-    notes = [line for file in sys.argv[2:] for line in Path(file).read_text().splitlines() if line.strip()]
-    PAGE.write_text(page(results, notes))
-    raise SystemExit(FAILED in results.values())
+    results, notes = read_page(PAGE.read_text())
+    new: dict[tuple[str, str], str] = {}
+    for file in map(Path, sys.argv[1:]):
+        if file.suffix == ".xml":
+            new |= read_results(file)
+        else:
+            notes = [line for line in file.read_text().splitlines() if line.strip()]
+    PAGE.write_text(page({**results, **new}, notes))
+    raise SystemExit(FAILED in new.values())
 
 
 if __name__ == "__main__":

@@ -52,6 +52,19 @@ def configure(home: Path, text: str, name: str = "opencode.json") -> None:
     (home / ".config" / "opencode" / name).write_text(text)
 
 
+def test_the_second_version_of_the_configuration_is_understood(home: Path) -> None:
+    configure(
+        home,
+        """{"providers": {"my-lab": {}}, "agents": {"a": {"model": "anthropic/x"}},
+            "mcp": {"timeout": {"startup": 1}, "servers": {"newer": {}}, "older": {"type": "local"}}}""",
+    )
+    user = read_user_configuration({"HOME": str(home)})
+    assert (user.providers(), set(user.servers())) == ({"my-lab", "anthropic"}, {"newer", "older"})
+    assert passed_secrets(plan()) == {"MY_LAB_API_KEY", "ANTHROPIC_API_KEY", "OPENCODE_API_KEY"}
+    rules = [{"action": "bash", "resource": "*", "effect": "ask"}, {"action": "x", "resource": "*", "effect": "deny"}]
+    assert [rule["effect"] for rule in without_asking({"permissions": rules})["permissions"]] == ["allow", "deny"]
+
+
 def test_without_a_configuration_only_keys_of_models_are_passed(home: Path) -> None:
     assert passed_secrets(plan()) == {"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"}
 

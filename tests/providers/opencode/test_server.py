@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx2
@@ -20,6 +21,7 @@ from atomic.testing.model_server import CallState, Drip
 from tests.providers.opencode.sandbox import PROGRAM, bash, provider, sandbox
 from tests.providers.processes import appears, children, disappears, find, listening, with_home
 from tests.providers.turns import LIMIT, end, end_of, turn
+from tests.support.programs import use_opencode_before
 from tests.support.waits import eventually
 
 LOOPBACK = "0100007F"  # 127.0.0.1
@@ -62,6 +64,16 @@ async def test_sessions_share_a_private_server_that_ends_with_the_last_one(tmp_p
                 assert len(with_home(here.home, "serve --hostname")) == 2
             assert with_home(here.home, "serve --hostname") == [server]
         assert not with_home(here.home, "serve --hostname")
+
+
+@pytest.mark.ci
+async def test_servers_that_start_at_once_share_a_new_database(tmp_path: Path) -> None:
+    async with sandbox(tmp_path, SCRIPTS) as here, AsyncExitStack() as stack:
+        use_opencode_before(here.home)
+        opening = [stack.enter_async_context(here.open(env={"WORKER": str(number)})) for number in range(4)]
+        sessions = await asyncio.gather(*opening)
+        assert len(with_home(here.home, "serve --hostname")) == 4
+        assert [(await end(session, "@@say@@")).text for session in sessions] == ["hello"] * 4
 
 
 async def test_a_session_leaves_no_processes_files_threads_or_tasks(tmp_path: Path) -> None:

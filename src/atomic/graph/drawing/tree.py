@@ -15,6 +15,7 @@ from atomic.graph.engine.control import END
 from atomic.graph.engine.node import (
     Block,
     IfBody,
+    Limit,
     LoopBody,
     MapBody,
     Node,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from atomic.graph.engine.compile_edges import Edge
     from atomic.graph.engine.compiled import CompiledGraph
     from atomic.graph.engine.control import Retry
+    from atomic.graph.engine.function import FunctionWorkflow
 
 WORDS = {NodeKind.PLAIN: "node", NodeKind.ASK: "question"}
 STRATEGIES = {"all": "all at once", "race": "race: first to end wins", "any": "any: first success wins"}
@@ -119,7 +121,7 @@ def tree_of(compiled: CompiledGraph[Any]) -> Flow:
     return _flow(compiled, "")
 
 
-def walk_ids(compiled: CompiledGraph[Any]) -> Iterator[str]:
+def walk_ids(compiled: CompiledGraph[Any] | FunctionWorkflow[..., Any]) -> Iterator[str]:
     """Yield every id of the graph in reading order.
 
     Composites have ids too (a route may lead to `loop-1`), each before its contents. A
@@ -140,7 +142,7 @@ def _block_ids(block: Block, prefix: str) -> Iterator[str]:
 
 def _flow(compiled: CompiledGraph[Any], prefix: str) -> Flow:
     drawer = _Drawer(prefix, compiled.options.max_concurrency)
-    if compiled.start is None:
+    if compiled.start_node is None:
         return drawer.chain(compiled.block)
     back = compiled.program.back_edges.keys()
     leaving: dict[str, list[Edge]] = {}
@@ -148,11 +150,11 @@ def _flow(compiled: CompiledGraph[Any], prefix: str) -> Flow:
         leaving.setdefault(edge.from_, []).append(edge)
     links = [link for node in compiled.block.nodes for link in _links_of(node, leaving.get(node.id, []), back)]
     items = {node.id: drawer.item(node, in_web=True) for node in compiled.block.nodes}
-    order = _in_order(items, links, compiled.start)
+    order = _in_order(items, links, compiled.start_node)
     ways = {(link.from_, link.to, link.label) for link in links}
     if ways == {(name, following, "") for name, following in pairwise([*order, None])}:
         return Chain(tuple(items[name] for name in order))
-    return Web({name: items[name] for name in order}, tuple(links), compiled.start)
+    return Web({name: items[name] for name in order}, tuple(links), compiled.start_node)
 
 
 def _links_of(node: Node[Any, Any], own: Iterable[Edge], back: Container[tuple[str, str]]) -> list[Link]:
@@ -227,8 +229,10 @@ class _Drawer:
                 return self._fork(node, [], labels, [block for _, block in branches])
             case ParallelBody(branches, strategy, _, own_limit):
                 facts = [STRATEGIES.get(strategy, strategy)]
-                limit = self._limit if own_limit is None else own_limit
-                if 0 < limit < len(branches):
+                limit = own_limit if isinstance(own_limit, int) else self._limit
+                if own_limit is not None and not isinstance(own_limit, int):
+                    facts.append(self._at_once(own_limit))
+                elif 0 < limit < len(branches):
                     facts.append(_at_a_time(limit))
                 # A branch that is named after its first node needs no label.
                 is_named = any(block.nodes and block.nodes[0].id != name for name, block in branches)
@@ -240,8 +244,7 @@ class _Drawer:
                 facts = [f"for each of {condition(over)}", self._at_once(limit)]
                 return self._frame(node, facts, self.chain(block))
             case TasksBody(_, block, until, limit):
-                at_once = f"{condition(limit)} at once" if callable(limit) else self._at_once(limit)
-                facts = ["each task when it is ready", at_once]
+                facts = ["each task when it is ready", self._at_once(limit)]
                 facts += [] if until is None else [f"until {condition(until)}"]
                 return self._frame(node, facts, self.chain(block))
             case SubgraphBody(graph):
@@ -271,7 +274,9 @@ class _Drawer:
         branches = tuple((label, self.chain(block)) for label, block in zip(labels, blocks, strict=True))
         return Fork(self._prefix + node.id, clean(node.id), node.kind, _title(node), all_facts, branches)
 
-    def _at_once(self, own: int | None) -> str:
+    def _at_once(self, own: Limit[Any] | None) -> str:
+        if own is not None and not isinstance(own, int):
+            return f"{condition(own)} at once"
         limit = self._limit if own is None else own
         return _at_a_time(limit) if limit else "all at once"
 
@@ -299,7 +304,10 @@ def _policies(node: Node[Any, Any]) -> Iterator[str]:
     if node.recovery:
         yield "recovery"
     # Compiled nodes have these types.
-    retry = cast("Retry | None", node.retry)
+    several = node.retry if isinstance(node.retry, tuple) else None
+    if several is not None:
+        yield f"{sum(one.attempts for one in several)} attempts"
+    retry = cast("Retry | None", None if several is not None else node.retry)
     timeout = cast("float | None", node.timeout)
     if retry and retry.attempts > 1:
         yield f"{retry.attempts} attempts"

@@ -14,6 +14,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from atomic.base.text import char_width, width
+from atomic.graph.engine.author_functions import OfItem
 
 UNKNOWN = "…"
 # Terminals disagree about their width, and the text is readable without them.
@@ -63,6 +64,8 @@ def seconds(number: float) -> str:
 
 def condition(function: Any) -> str:
     """Return the name of a condition: the function's name, a lambda's text, or `…`."""
+    if isinstance(function, OfItem):
+        function = function.function
     while isinstance(function, partial):
         function = function.func
     name: Any = getattr(function, "__name__", None)

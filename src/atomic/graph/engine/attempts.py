@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from atomic.base.errors import AtomicError, did_you_mean
-from atomic.graph.engine.control import END, Abort, Event, Goto, NodeResult, Retry, Signal, SignalKind, Skip, Suspend
+from atomic.graph.engine.control import (
+    END,
+    Abort,
+    Blocked,
+    Event,
+    Failed,
+    Goto,
+    NodeResult,
+    Retry,
+    RunStatus,
+    Signal,
+    SignalKind,
+    Skip,
+    Suspend,
+)
 from atomic.graph.engine.errors import NodeError, StateError
 from atomic.graph.engine.journal import AttemptBody, ErrorBody, RowKind, encode_row
 from atomic.graph.engine.run import error_body
@@ -18,6 +32,7 @@ from atomic.questions import Question
 if TYPE_CHECKING:
     from atomic.graph.engine.context import StepContext
     from atomic.graph.engine.program import StepOp
+    from atomic.graph.engine.run import StepOwner
     from atomic.graph.engine.state import Values
     from atomic.graph.engine.token import Token
 # The exceptions of a plain function of the author. Nothing can cancel it while it runs, so
@@ -97,15 +112,44 @@ def accept(token: Token, answer: Any) -> Outcome:
         return _NOTHING
     if type(answer) is dict or isinstance(answer, Mapping):  # the first test is faster
         return token.spec.convert(cast("Mapping[str, Any]", answer)), None, (), None
+    if isinstance(answer, (Failed, Blocked)):
+        raise _end_of(token, answer)
     if not isinstance(answer, NodeResult):
         raise AtomicError(f"returned {answer!r:.60}; a node returns NodeResult, a mapping or None")
     goto = answer.goto
     targets: tuple[str, ...] | None = None
     if goto is not None:
         targets = (goto,) if isinstance(goto, str) else tuple(goto)
+        _check_declared(token, targets)
         check_targets(token, targets)
     update = token.spec.convert(answer.update) if answer.update else None
     return update, targets, signals_of(answer.signals) if answer.signals else (), None
+
+
+def _check_declared(token: Token, targets: tuple[str, ...]) -> None:
+    """Raise AtomicError if the node declares where it may go, and a target is not among these."""
+    op: Any = token.program.ops[token.pc]
+    declared: tuple[str, ...] = op.node.targets
+    undeclared = next((target for target in targets if target not in declared), None) if declared else None
+    if undeclared is not None:
+        known = ", ".join("END" if target == END else f"'{target}'" for target in declared)
+        name = "END" if undeclared == END else f"'{undeclared}'"
+        raise AtomicError(f"goto {name}: the node does not declare it; goto= has {known}")
+
+
+def _end_of(token: Token, end: Failed | Blocked) -> BaseException:
+    """End the run for good, and return what ends the step.
+
+    Steps of other branches that run now are finished and recorded; no other one begins.
+    """
+    program = token.program
+    node_id = token.scope.public_id(program.ops[token.pc].id)
+    if token.run.end is None:
+        token.run.end = (node_id, end)
+        token.run.pause = lambda: Suspend("the run has ended", status=RunStatus.BLOCKED, begun=False)
+    if isinstance(end, Failed):
+        return NodeError(node_id, end.reason, kind="Failed")
+    return Suspend(end.reason, status=RunStatus.BLOCKED, node_id=node_id)
 
 
 def check_targets(token: Token, targets: tuple[str, ...]) -> None:
@@ -131,20 +175,24 @@ async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
     Raise NodeError when no attempt is left.
     """
     on_error = op.node.on_error
-    policy = cast("Retry | None", op.node.retry)
-    failed = 0  # attempts that ended with a killed process do not count
+    given = cast("Retry | tuple[Retry, ...] | None", op.node.retry)
+    policies = given if isinstance(given, tuple) else (given,)
+    counts = [0] * len(policies)  # failures of each; attempts that ended with a killed process do not count
     while True:
         try:
-            return accept(token, await _one_attempt(op, ctx))
+            return accept(token, await one_attempt(op.call, op.timeout, ctx))
         except BaseException as raised:  # a node may raise anything; pauses and cancellations are raised again
             _, failure = token.classify(raised, ctx)
-            if failure is None:
+            if failure is None or (token.run.end is not None and isinstance(failure, NodeError)):
                 raise
-            failed += 1
             error = as_node_error(ctx.node_id, failure)
             cause = failure if isinstance(failure, Exception) else error
+        place = _fitting(policies, cause)
+        counts[place] += 1
+        failed = counts[place]
+        policy = policies[place]
         if on_error is None:
-            delay = _delay(policy, failed, cause)
+            delay = next_delay(policy, failed, cause)
         else:
             answer = await ask_on_error(on_error, cause, token, ctx)
             if not isinstance(answer, Retry):
@@ -154,38 +202,48 @@ async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
             delay = answer.delay if failed < limit else None
         if delay is None:
             raise error from cause
-        await _note_attempt(token, ctx, error)
+        await note_attempt(token, ctx, error)
         await asyncio.sleep(delay)
         ctx.attempt += 1
         await token.note_started(ctx.step_id, ctx.attempt)
         token.run.report_started(ctx)
 
 
-async def _one_attempt(op: StepOp, ctx: StepContext) -> Any:
-    if op.timeout is None:
-        return await _call(op, ctx)
-    limit = ctx.limit = asyncio.timeout(op.timeout)
+def _fitting(policies: Sequence[Retry | None], error: Exception) -> int:
+    """Return the place of the policy for a failure: the first that fits, else the last."""
+    if len(policies) == 1:
+        return 0
+    found = (place for place, policy in enumerate(policies) if policy is not None and policy.fits(error))
+    return next(found, len(policies) - 1)
+
+
+async def one_attempt(call: Callable[[Any], Any], timeout: float | None, ctx: StepContext) -> Any:
+    """Do the work of a step, within the time of an attempt."""
+    if timeout is None:
+        return await call_and_settle(call, ctx)
+    limit = ctx.limit = asyncio.timeout(timeout)
     try:
         async with limit:
-            return await _call(op, ctx)
+            return await call_and_settle(call, ctx)
     except TimeoutError:
         if limit.expired():
-            raise TimeoutError(f"timed out after {op.timeout:g} s") from None
+            raise TimeoutError(f"timed out after {timeout:g} s") from None
         raise
     finally:
         ctx.limit = None
 
 
-async def _call(op: StepOp, ctx: StepContext) -> Any:
-    answer = await op.call(ctx)
+async def call_and_settle(call: Callable[[Any], Any], ctx: StepContext) -> Any:
+    """Do the work of a step. Raise a pause that it has swallowed."""
+    answer = await call(ctx)
     if ctx.held is not None:
         await ctx.settle()
     return answer
 
 
-def _delay(policy: Retry | None, failed: int, error: Exception) -> float | None:
+def next_delay(policy: Retry | None, failed: int, error: Exception) -> float | None:
     """Return the seconds until the next attempt, or None."""
-    if policy is None or failed >= policy.attempts or (policy.retry_on is not None and not policy.retry_on(error)):
+    if policy is None or failed >= policy.attempts or not policy.fits(error):
         return None
     delay = min(policy.delay * policy.factor ** (failed - 1), policy.max_delay)
     if policy.jitter:
@@ -235,16 +293,16 @@ def handle_failure(token: Token, node_id: str, answer: Skip | Abort | Goto, erro
     raise as_node_error(node_id, given if isinstance(given, Exception) else AtomicError(given)) from error
 
 
-async def _note_attempt(token: Token, ctx: StepContext, error: NodeError) -> None:
-    token.errors = (*token.errors, error)
+async def note_attempt(owner: StepOwner, ctx: StepContext, error: NodeError) -> None:
+    owner.errors = (*owner.errors, error)
     ctx.start_over()
     retry = {"step_id": ctx.step_id, "attempt": ctx.attempt, "error": str(error)}
-    token.run.report_event(ctx.node_id, Event("retrying", retry))
-    if token.run.writer is not None:
+    owner.run.report_event(ctx.node_id, Event("retrying", retry))
+    if owner.run.writer is not None:
         body = AttemptBody(
-            ctx.step_id, ctx.attempt, time.time(), cast("ErrorBody", error_body(error)), token.scope.path
+            ctx.step_id, ctx.attempt, time.time(), cast("ErrorBody", error_body(error)), owner.scope.path
         )
-        await token.run.writer.write(encode_row(RowKind.ATTEMPT, body))
+        await owner.run.writer.write(encode_row(RowKind.ATTEMPT, body))
 
 
 def signals_of(signals: Sequence[Signal | str]) -> tuple[Signal, ...]:

@@ -7,16 +7,30 @@ which hold the defaults; a test compares both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Generic, Self, TypedDict, Unpack
 
 import msgspec
 
 from atomic.graph.engine import nodes
 from atomic.graph.engine.compiled import CompiledGraph
-from atomic.graph.engine.control import Duration, RetryLike
-from atomic.graph.engine.node import Condition, Merge, Node, NodeLike, OnError, Run, Sequel
-from atomic.graph.engine.nodes import Args, OutputMapper, Text
+from atomic.graph.engine.control import Duration, RetryPolicies
+from atomic.graph.engine.node import (
+    Condition,
+    InputMapper,
+    Limit,
+    Merge,
+    Node,
+    NodeLike,
+    OnError,
+    OutputMapper,
+    Over,
+    Run,
+    Sequel,
+    Strategy,
+)
+from atomic.graph.engine.nodes import Args, Text
 from atomic.graph.engine.state import State, StateT
 from atomic.questions import Option, Question
 
@@ -39,7 +53,7 @@ class ScopeOptions(Labels, Generic[StateT], total=False):
 class StepOptions(Labels, Generic[StateT], total=False):
     """Options of a node that calls a function."""
 
-    retry: RetryLike | None
+    retry: RetryPolicies | None
     timeout: Duration | None
     on_error: OnError[StateT] | None
     recovery: bool
@@ -49,6 +63,12 @@ class NodeOptions(StepOptions[StateT], total=False):
     """Options of a node whose function may use a model."""
 
     model: str | None
+
+
+class PlainOptions(NodeOptions[StateT], total=False):
+    """Options of a node whose function may go to other nodes."""
+
+    goto: str | Sequence[str]
 
 
 class ToolOptions(StepOptions[StateT], total=False):
@@ -67,6 +87,7 @@ class AskUserOptions(Labels, Generic[StateT], total=False):
     header: str
     multi_select: bool
     default: str | None
+    returns: Any
     output_mapper: OutputMapper[StateT] | None
 
 
@@ -77,24 +98,34 @@ class WaitOptions(Labels, Generic[StateT], total=False):
     auto_approve: bool | Condition[StateT]
 
 
+class SleepOptions(Labels, Generic[StateT], total=False):
+    """Options of a node that sleeps: a duration, or a time."""
+
+    seconds: float | None
+    minutes: float | None
+    hours: float | None
+    days: float | None
+    until: datetime | Callable[[StateT], datetime] | Callable[[StateT, Any], datetime] | None
+
+
 class ParallelOptions(ScopeOptions[StateT], total=False):
     """Options of a node that runs branches at the same time."""
 
-    strategy: str
+    strategy: Strategy
     merge: Merge[StateT] | None
-    max_concurrency: int | None
+    max_concurrency: Limit[StateT] | None
 
 
 class MapOptions(ScopeOptions[StateT], total=False):
     """Options of a node that runs nodes for each item."""
 
-    max_concurrency: int | None
+    max_concurrency: Limit[StateT] | None
 
 
 class SubgraphOptions(ScopeOptions[StateT], total=False):
     """Options of a node that runs another graph."""
 
-    input_mapper: Callable[[StateT], Mapping[str, Any]] | None
+    input_mapper: InputMapper[StateT] | None
     output_mapper: OutputMapper[StateT] | None
 
 
@@ -114,6 +145,23 @@ class GraphOptions(msgspec.Struct, frozen=True):
     migrate_state: MigrateState | None = None
     renamed: Mapping[str, str] = {}
     removed: Collection[str] = ()
+    pause_before: Collection[str] = ()
+    result: Callable[[Any], Any] | None = None
+
+
+class _Lineage:
+    """The builders that a builder was made from, and the results of their methods that
+    were thrown away.
+
+    It does not hold the builders, whose nodes would be kept once for each call.
+    """
+
+    __slots__ = ("before", "is_kept", "thrown_away")
+
+    def __init__(self, before: _Lineage | None) -> None:
+        self.before = before
+        self.is_kept = True  # someone still has the builder
+        self.thrown_away: list[str] = []  # ids of their last nodes
 
 
 class GraphBuilder(Generic[StateT]):
@@ -131,6 +179,8 @@ class GraphBuilder(Generic[StateT]):
         self._state = state
         self._items = items
         self._catcher = catcher
+        self._lineage = _Lineage(None)
+        self._is_used = False
 
     @property
     def state(self) -> type[StateT]:
@@ -138,28 +188,47 @@ class GraphBuilder(Generic[StateT]):
 
     @property
     def items(self) -> tuple[Node[StateT, Any], ...]:
+        self._is_used = True
         return self._items
 
     @property
     def catcher(self) -> Node[StateT, Any] | None:
         return self._catcher
 
+    def _with(self, items: tuple[Node[StateT, Any], ...], catcher: Node[StateT, Any] | None) -> Self:
+        self._is_used = True
+        made = type(self)(self._state, items, catcher)
+        made._lineage.before = self._lineage
+        return made
+
+    def __del__(self) -> None:
+        """Note that the result of a method was thrown away, for `compile`."""
+        self._lineage.is_kept = False
+        before = self._lineage.before
+        while before is not None and not before.is_kept:  # the calls before it in the same chain
+            before = before.before
+        if before is not None and not self._is_used:
+            last = self._catcher
+            if last is None and self._items:
+                last = self._items[-1]
+            before.thrown_away.append("" if last is None else last.id)
+
     def _add(self, node: Node[StateT, Any]) -> Self:
-        return type(self)(self._state, (*self._items, node), self._catcher)
+        return self._with((*self._items, node), self._catcher)
 
     def then(self, node: Sequel[StateT]) -> Self:
         """Add a node that a factory made, several of them, or another builder."""
         block = nodes.block_of(node)
-        return type(self)(self._state, (*self._items, *block.nodes), block.catcher or self._catcher)
+        return self._with((*self._items, *block.nodes), block.catcher or self._catcher)
 
     def catch(self, node: Node[StateT, Any]) -> Self:
         """Run this node once when another node failed and has no retries left.
 
         The run still fails, unless this node returns a `goto`.
         """
-        return type(self)(self._state, self._items, node)
+        return self._with(self._items, node)
 
-    def node(self, id: str, run: Run[StateT, Any], **options: Unpack[NodeOptions[StateT]]) -> Self:
+    def node(self, id: str, run: Run[StateT, Any], **options: Unpack[PlainOptions[StateT]]) -> Self:
         """Add a node that runs an async function."""
         return self._add(nodes.node(id, run, **options))
 
@@ -186,6 +255,10 @@ class GraphBuilder(Generic[StateT]):
         """Add a node that pauses the run until the user approves."""
         return self._add(nodes.wait_node(id, prompt, **options))
 
+    def sleep(self, id: str, **options: Unpack[SleepOptions[StateT]]) -> Self:
+        """Add a node that sleeps for a duration, or until a time."""
+        return self._add(nodes.sleep_node(id, **options))
+
     def parallel(
         self,
         branches: Mapping[str, Sequel[StateT]] | Sequence[NodeLike[StateT]],
@@ -199,7 +272,7 @@ class GraphBuilder(Generic[StateT]):
     def map(
         self,
         id: str,
-        over: Callable[[StateT], Iterable[Any]],
+        over: Over[StateT],
         node: Sequel[StateT],
         **options: Unpack[MapOptions[StateT]],
     ) -> Self:
@@ -250,12 +323,19 @@ class GraphBuilder(Generic[StateT]):
         migrate_state: MigrateState | None = None,
         renamed: Mapping[str, str] = {},
         removed: Collection[str] = (),
+        pause_before: Collection[str] = (),
+        result: Callable[[StateT], Any] | None = None,
     ) -> CompiledGraph[StateT]:
         """Check the graph and return it in a form that can run.
 
         `renamed` (old id to new id) and `removed` name nodes, branches
         (`"fork:branch"`) or the graph itself that changed since older runs were
-        recorded, so that these can continue with the new code.
+        recorded, so that these can continue with the new code. `result` makes the result
+        of a completed run from its state; without it, that is the last output of a node.
+        It may return `Failed` or `Blocked`.
+
+        `pause_before` names nodes before which the run pauses each time, for debugging;
+        those of a subgraph as `outer/inner`. A resume continues with the node.
 
         Raises:
             GraphError: The graph has problems; the error lists all of them.
@@ -273,8 +353,19 @@ class GraphBuilder(Generic[StateT]):
             migrate_state=migrate_state,
             renamed=renamed,
             removed=removed,
+            pause_before=pause_before,
+            result=result,
         )
-        return compile_chain(self._state, nodes.Block(self._items, self._catcher), options)
+        return compile_chain(self._state, nodes.Block(self.items, self._catcher), options, self._thrown_away())
+
+    def _thrown_away(self) -> list[str]:
+        """Return the last nodes of all results that were thrown away."""
+        found: list[str] = []
+        lineage: _Lineage | None = self._lineage
+        while lineage is not None:
+            found = lineage.thrown_away + found
+            lineage = lineage.before
+        return found
 
 
 def graph(state: type[StateT] = State) -> GraphBuilder[StateT]:

@@ -27,7 +27,7 @@ from atomic.graph.engine.program import ForkOp, Op, Program, everything_after
 from atomic.graph.engine.reducers import ReducerFunction, find_reducer, identity_of, is_same
 from atomic.graph.engine.replay import Replay, Tip, first_values, targets_of
 from atomic.graph.engine.run import Entry, Scope, quote
-from atomic.graph.engine.state import StateSpec, Values, describe_error
+from atomic.graph.engine.state import Overwrite, StateSpec, Values, describe_error
 
 if TYPE_CHECKING:
     from atomic.graph.engine.builder import GraphOptions, MigrateState
@@ -233,9 +233,9 @@ def _ways(history: RunHistory, scope: Scope, program: Program) -> dict[int, set[
 def _finished(history: RunHistory, scope: Scope, program: Program) -> set[int]:
     """Return the finished nodes of a scope."""
     ids: list[str] = []
-    if history.snapshot is not None and history.snapshot.jumps is not None and not scope.path:
-        ids += history.snapshot.counts
-    for visit in history.visits(scope.path):
+    if not scope.path:
+        ids += history.finished_before()
+    for visit in history.recent_visits(scope.path):
         if isinstance(visit, StepBody):
             ids.append(scope.local_id(visit.node_id))
         elif isinstance(visit, (OpenedBody, JoinedBody)):
@@ -301,7 +301,7 @@ def migrated_row(
     tip = tips[0]
     snapshot = SnapshotBody(
         values, history.updated, history.counts, history.steps, history.counted, [], tip.op.id if tip.op else "",
-        tip.goto, tip.loops, tip.key, sorted(jumps_of(history)),
+        tip.goto, tip.loops, tip.key, sorted(jumps_of(history)), history.received, history.earlier,
     )  # fmt: skip
     body = MigratedBody(time.time(), version, spec.reducer_identities(), msgspec.msgpack.encode(snapshot))
     return encode_row(RowKind.MIGRATED, body)
@@ -328,7 +328,9 @@ def _fold_plain(history: RunHistory, entries: Sequence[Entry], program: Program)
     for entry in entries:
         for name, update in entry.update.items():
             reducer = find_reducer(names.get(name, "replace"))
-            if reducer is not None:
+            if isinstance(update, Overwrite):
+                values[name] = update.value
+            elif reducer is not None:
                 values[name] = reducer(values[name], update)
             elif name not in known:
                 values[name] = _own_reducer(names[name], spec, name)(values[name], update)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, cast
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 import msgspec
 
 from atomic.base.errors import did_you_mean
+from atomic.graph.engine.author_functions import OfItem
 from atomic.graph.engine.builder import GraphOptions
 from atomic.graph.engine.code_changes import Edits
 from atomic.graph.engine.compiled import CompiledGraph
@@ -33,7 +34,17 @@ from atomic.graph.engine.node import (
     TasksBody,
     blocks_in,
 )
-from atomic.graph.engine.program import END_PC, ForkOp, IfOp, LoopOp, Program, StepOp, UntilOp, everything_after
+from atomic.graph.engine.program import (
+    END_PC,
+    ForkOp,
+    IfOp,
+    LoopOp,
+    Program,
+    StepOp,
+    UntilOp,
+    breakpoint_problem,
+    everything_after,
+)
 from atomic.graph.engine.state import RESERVED, StateSpec, StateT
 
 if TYPE_CHECKING:
@@ -43,12 +54,23 @@ STRATEGIES = ("all", "race", "any")
 _RESERVED_IN_IDS = frozenset("/[]#|:")
 
 
-def compile_chain(state: type[StateT], block: Block, options: GraphOptions) -> CompiledGraph[StateT]:
-    """Check a builder's chain and compile it. Raise GraphError with all problems."""
+def compile_chain(
+    state: type[StateT], block: Block, options: GraphOptions, thrown_away: Iterable[str] = ()
+) -> CompiledGraph[StateT]:
+    """Check a builder's chain and compile it. Raise GraphError with all problems.
+
+    `thrown_away` are the ids of nodes that calls added whose results are lost.
+    """
     compiler = Compiler(state, options)
     block = compiler.number(block)
     if not block.nodes:
         compiler.report("", "the graph has no nodes; add at least one")
+    for node_id in thrown_away:
+        compiler.report(
+            node_id,
+            "the builder that the call returned was thrown away; a builder never changes, so keep what each call"
+            " returns: builder = builder.node(…)",
+        )
     return compiler.finish(compiler.chain_program(block), block)
 
 
@@ -60,7 +82,7 @@ def with_options(graph: CompiledGraph[StateT], options: GraphOptions) -> Compile
     compiler = Compiler(graph.state_type, options)
     compiler.seen = set(graph.program.graph_ids)
     program = graph.program.copied()  # other workflows may share the graph
-    return compiler.finish(program, graph.block, edges=graph.edges, start=graph.start)
+    return compiler.finish(program, graph.block, edges=graph.edges, start=graph.start_node)
 
 
 class Compiler(Generic[StateT]):
@@ -76,6 +98,7 @@ class Compiler(Generic[StateT]):
         self.spec = self._read_state(state)
         self._numbers: dict[str, int] = {}
         self.seen: set[str] = set()
+        self._items = 0  # maps and task loops around the node that is being numbered
         self._check_options(options)
 
     def _read_state(self, state: type[StateT]) -> StateSpec[Any]:
@@ -110,7 +133,21 @@ class Compiler(Generic[StateT]):
             self.report(node_id, f"timeout {error}")
             return None
 
-    def _policy(self, node_id: str, given: Any) -> Retry | None:
+    def _policy(self, node_id: str, given: Any) -> Retry | tuple[Retry, ...] | None:
+        if isinstance(given, (tuple, list)):
+            policies = tuple(cast("Sequence[Any]", given))
+            if not policies or not all(isinstance(one, Retry) for one in policies):
+                self.report(node_id, f"retry is {given!r:.60}; several policies are a tuple of Retry(…)")
+                return None
+            for one in policies[:-1]:
+                if one.retry_on is None:
+                    self.report(
+                        node_id, "retry: a policy without retry_on fits every failure, so it must be the last one"
+                    )
+            for one in policies:
+                if problem := one.problem():
+                    self.report(node_id, problem)
+            return policies
         if given is None or isinstance(given, Retry):
             policy = given
         elif isinstance(given, int) and not isinstance(given, bool):
@@ -128,12 +165,22 @@ class Compiler(Generic[StateT]):
     def finish(
         self, program: Program, block: Block, *, edges: Sequence[Edge] = (), start: str | None = None
     ) -> CompiledGraph[StateT]:
+        self._check_breakpoints(program)
         edits = Edits.of(self.options, self.report)
         edits.check(program, self.seen, self.options.name, self.report)
         if self.problems:
             raise GraphError(self.options.name, self.problems)
         edits.apply(program, frozenset(self.seen))
         return CompiledGraph(program, self.options, block, tuple(edges), start)
+
+    def _check_breakpoints(self, program: Program) -> None:
+        given = cast("Any", self.options.pause_before)
+        if isinstance(given, str) or not all(isinstance(path, str) for path in given):
+            self.report("", f'pause_before is {given!r:.60}; give a list of ids: pause_before=["deploy"]')
+            return
+        for path in given:
+            if (problem := breakpoint_problem(program, path)) is not None:
+                self.report("", f"pause_before: {problem}")
 
     def number(self, block: Block) -> Block:
         """Return the block with a checked id on every node, numbered in reading order."""
@@ -145,6 +192,10 @@ class Compiler(Generic[StateT]):
         node_id = self._take_id(node)
         for problem in node.problems:
             self.report(node_id, problem)
+        for name in node.of_item if not self._items else ():
+            self.report(
+                node_id, f"{name} takes an item, but the node is not inside a map or task loop: take (state) only"
+            )
         bad = sorted({char for char in node_id if char in _RESERVED_IN_IDS or not char.isprintable()})
         if bad or node_id == END:
             self.report(node_id, f"an id cannot contain {' '.join(map(repr, bad)) or 'END'}")
@@ -189,22 +240,31 @@ class Compiler(Generic[StateT]):
                 return body
             case MapBody(over, block, limit):
                 self._check_scope(node_id, block, limit)
-                return MapBody(over, self.number(block), limit)
+                return MapBody(over, self._number_for_items(block), limit)
             case TasksBody(dispatcher, block, until, limit):
                 self._check_scope(node_id, block, limit)
-                return TasksBody(dispatcher, self.number(block), until, limit)
+                return TasksBody(dispatcher, self._number_for_items(block), until, limit)
             case body:
                 return body
+
+    def _number_for_items(self, block: Block) -> Block:
+        self._items += 1
+        numbered = self.number(block)
+        self._items -= 1
+        return numbered
 
     def _inline(self, block: Block, node_id: str) -> Block:
         if block.catcher:
             self.report(node_id, "catch belongs to the whole graph or to a branch, not into an if or a loop")
         return self.number(block)
 
-    def _check_scope(self, node_id: str, block: Block, limit: int | Callable[[Any], int] | None) -> None:
+    def _check_scope(self, node_id: str, block: Block, limit: Any) -> None:
         if not block.nodes:
             self.report(node_id, "it has no node to run")
-        if limit is not None and not callable(limit):
+        self._check_limit(node_id, limit)
+
+    def _check_limit(self, node_id: str, limit: Any) -> None:
+        if limit is not None and not callable(limit) and not isinstance(limit, OfItem):
             self.check_count(node_id, "max_concurrency", limit)
 
     def _check_parallel(self, node_id: str, body: ParallelBody) -> None:
@@ -221,8 +281,7 @@ class Compiler(Generic[StateT]):
         for name, block in body.branches:
             if not block.nodes:
                 self.report(node_id, f"branch '{name}' has no way on: it has no nodes")
-        if body.max_concurrency is not None:
-            self.check_count(node_id, "max_concurrency", body.max_concurrency)
+        self._check_limit(node_id, body.max_concurrency)
 
     def _check_writes(self, node: Node[Any, Any], node_id: str, body: ParallelBody) -> None:
         """Report fields that two branches certainly write, so that they cannot join.
@@ -306,7 +365,7 @@ class Compiler(Generic[StateT]):
         match node.body:
             case ParallelBody(named, _, _, own_limit):
                 branches = {name: self.chain_program(block) for name, block in named}
-                limit = limit if own_limit is None else own_limit
+                limit = own_limit if isinstance(own_limit, int) else limit
             case MapBody(_, block, own_limit) | TasksBody(_, block, _, own_limit):
                 branches = {"": self.chain_program(block)}
                 limit = own_limit if isinstance(own_limit, int) else limit

@@ -6,17 +6,17 @@ Each first node of a cycle has a counter.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, cast
 
 import msgspec
 
+from atomic.graph.engine.author_functions import AuthorFunctions
 from atomic.graph.engine.builder import GraphOptions, MigrateState
 from atomic.graph.engine.compile import Compiler
 from atomic.graph.engine.compiled import CompiledGraph
 from atomic.graph.engine.control import END, Duration
 from atomic.graph.engine.node import Block, Condition, Node
-from atomic.graph.engine.nodes import not_plain_functions
 from atomic.graph.engine.program import END_PC, ForkOp, Program, RouteOp, StepOp, UntilOp, everything_after
 from atomic.graph.engine.state import StateT
 
@@ -56,6 +56,8 @@ class GraphConfig(msgspec.Struct, Generic[StateT], frozen=True, eq=False, kw_onl
     migrate_state: MigrateState | None = None
     renamed: Mapping[str, str] = {}
     removed: Collection[str] = ()
+    pause_before: Collection[str] = ()
+    result: Callable[[StateT], Any] | None = None
 
     @property
     def options(self) -> GraphOptions:
@@ -118,7 +120,13 @@ def _edge_program(
 
 def _is_known(compiler: Compiler[Any], edge: Edge, ids: set[str]) -> bool:
     if edge.condition is not None:
-        for problem in not_plain_functions(condition=edge.condition):
+        functions = AuthorFunctions()
+        functions.require("condition", edge.condition)
+        problems = [
+            *functions.problems,
+            *(f"{name} takes an item, but no map is around an edge" for name in functions.of_item),
+        ]
+        for problem in problems:
             compiler.report(edge.from_, f"edge to '{edge.to}': {problem}")
     if edge.from_ not in ids:
         compiler.unknown(edge.from_, "edge from", edge.from_, ids)

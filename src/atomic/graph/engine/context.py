@@ -5,24 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from inspect import CORO_CREATED, getcoroutinestate
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import msgspec
 
 from atomic.base.errors import AtomicError
-from atomic.graph.engine.control import Event, Suspend
+from atomic.graph.engine.control import Duration, Event, Suspend
 from atomic.graph.engine.errors import DuplicateQuestionError
-from atomic.graph.engine.state import encode_value
-from atomic.questions import Question
+from atomic.graph.engine.run import GraphCall
+from atomic.graph.engine.sent_signals import OWN_PARTS, kept_parts
+from atomic.graph.engine.state import State, encode_value
+from atomic.questions import AnswerError, Question, typed
 
 if TYPE_CHECKING:
     from atomic.graph.engine.errors import NodeError
-    from atomic.graph.engine.program import StepOp
-    from atomic.graph.engine.token import Token
+    from atomic.graph.engine.history import RecordedAnswer
+    from atomic.graph.engine.run import Run, StepKind, StepOwner
     from atomic.processes import ExecResult
 
 Answer = str | list[str]
+DataT = TypeVar("DataT")
 
 
 class StepContext:
@@ -32,6 +36,7 @@ class StepContext:
     # nothing.
     _state: Any = None
     _asked = 0
+    _calls_of_graphs = 0
     _taken: frozenset[int] = frozenset()  # indexes of recorded answers that the node has received again
     held: tuple[Suspend, ...] | None = None  # the pauses of this attempt; None: no question and no pause yet
     _calls: tuple[Coroutine[Any, Any, Answer], ...] = ()  # calls of `ask`, awaited or not
@@ -45,84 +50,145 @@ class StepContext:
     _deps: Any = None
     over = False  # the step is over: tasks that it left running may not ask or start anything
     _parts: dict[str, bytes] | None = None
+    _waits: dict[str, int] | None = None  # how often this attempt has waited: by the name of a signal, "" for a time
+    _left = 0.0  # seconds of `timeout` that were left when the first of them began
+    _rests = 0  # how many of its waits are open, which `timeout` does not count
 
-    def __init__(self, token: Token, op: StepOp, n: int, attempt: int) -> None:
-        self._token = token
-        self._op = op
+    def __init__(self, owner: StepOwner, kind: StepKind, n: int, attempt: int) -> None:
+        self._owner = owner
+        self._kind = kind
         self.n = n
         self.attempt = attempt
 
     @property
+    def task(self) -> asyncio.Task[Any]:
+        """Return the task of a step of a function."""
+        return cast("Any", self._owner).task
+
+    @property
+    def began(self) -> float:
+        """Return when a step of a function began; 0.0 if that is not measured."""
+        return cast("Any", self._owner).start
+
+    @property
+    def shared(self) -> Run:
+        """Return what all steps of the run share."""
+        return self._owner.run
+
+    @property
     def state(self) -> Any:
         if self._state is None:
-            self._state = self._token.state
+            self._state = self._owner.state
         return self._state
 
     @property
     def node_id(self) -> str:
-        return self._token.scope.public_id(self._op.id)
+        return self._owner.scope.public_id(self._kind.id)
 
     @property
     def output_key(self) -> str:
-        return self._op.id
+        return self._kind.id
 
     @property
     def step_id(self) -> str:
-        return self._token.run.step_id(self.node_id, self.n)
+        return self._owner.run.step_id(self.node_id, self.n)
 
     @property
     def model(self) -> str | None:
-        return self._op.model or self._token.scope.model
+        return self._kind.model or self._owner.scope.model
 
     @property
     def errors(self) -> Sequence[NodeError]:
-        return self._token.errors
+        return self._owner.errors
 
     @property
     def deps(self) -> Any:
         if self._deps is None:
-            deps = self._token.run.deps
+            deps = self._owner.run.deps
             bind = getattr(deps, "bound_to", None)  # a runtime that is bound to each step
             self._deps = deps if bind is None else bind(self)
         return self._deps
 
     @property
     def item(self) -> Any:
-        return self._token.scope.item
+        return self._owner.scope.item
 
     @property
     def index(self) -> int | None:
-        return self._token.scope.index
+        return self._owner.scope.index
+
+    def free_worker(self) -> None:
+        branches = self._owner.scope.branches
+        if branches is not None:
+            branches.free_worker(self._owner)
+
+    async def take_worker(self) -> None:
+        branches = self._owner.scope.branches
+        if branches is not None:
+            await branches.take_worker(self._owner)
 
     def emit(self, type: str, data: Any = None) -> None:
         event = Event(type, data)
         self.events = [event] if self.events is None else [*self.events, event]
-        self._token.run.report_event(self.node_id, event)
+        self._owner.run.report_event(self.node_id, event)
 
     def output_of(self, node_id: str) -> Any:
-        return self._token.values["outputs"].get(node_id)
+        return self._owner.values["outputs"].get(node_id)
 
     def add_usage(self, usage: Mapping[str, float]) -> None:
         totals = self.usage or {}
         self.usage = {**totals, **{name: totals.get(name, 0) + amount for name, amount in usage.items()}}
 
-    def ask(self, question: Question | str) -> Coroutine[Any, Any, Answer]:
+    @property
+    def own_model(self) -> str | None:
+        return self._kind.model
+
+    def run(self, graph: Any, input: Mapping[str, Any] | State | None = None) -> Coroutine[Any, Any, Any]:
+        self._calls_of_graphs += 1
+        call = GraphCall(self)
+        self.shared.calls.append(call)  # now: another call may sleep before this one begins
+        return self._run(call, graph, input, self._calls_of_graphs)
+
+    async def _run(self, call: GraphCall, graph: Any, input: Mapping[str, Any] | State | None, number: int) -> Any:
+        from atomic.graph.engine.called_graphs import run_graph  # it is made of tokens
+
+        if self.over:
+            raise AtomicError(f"{self.node_id}: the step is over and can no longer run a graph")
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        if self.programs is None:
+            self.programs = set()
+        self.programs.add(task)  # so that it ends with the step
+        try:
+            return await run_graph(call, self._owner, graph, input, number)
+        finally:
+            self.shared.calls.remove(call)
+            self.programs.discard(task)
+
+    def ask(self, question: Question | str) -> Coroutine[Any, Any, Any]:
         call = self._ask(question)
         self._calls = (*self._calls, call)
         self.held = self.held or ()
         return call
 
-    async def _ask(self, question: Question | str) -> Answer:
+    async def _ask(self, question: Question | str) -> Any:
         asked = Question(question) if isinstance(question, str) else question
         self._asked += 1
         is_named = bool(asked.id)
         if not is_named:
-            asked = msgspec.structs.replace(asked, id=f"{self.node_id}-{self._asked}")
+            number = f"{self.n}-{self._asked}" if self.n > 1 and self._owner.numbers_questions else self._asked
+            asked = msgspec.structs.replace(asked, id=f"{self.node_id}-{number}")
         known = self._recorded_answer(asked, is_named=is_named)
-        return await self._put_question(asked) if known is None else known
+        while known is not None:
+            try:
+                return known.answer if asked.returns is None else typed(asked, known.answer)
+            except AnswerError as error:  # the type has changed since
+                self._owner.run.warn(self.node_id, f"{error}; it is asked again")
+            known = self._recorded_answer(asked, is_named=is_named)
+        answer = await self._put_question(asked)
+        return answer if asked.returns is None else typed(asked, answer)
 
     def is_answered(self, question_id: str) -> bool:
-        history = self._token.run.history
+        history = self._owner.run.history
         given = () if history is None else history.answers_of(self.step_id)
         return any(one.question.id == question_id for one in given)
 
@@ -138,10 +204,10 @@ class StepContext:
     async def _put_question(self, question: Question, *, by_agent: bool = False) -> Answer:
         if self.over:
             raise AtomicError(f"{self.node_id}: the step is over and can no longer ask {question.text!r:.60}")
-        token = self._token
+        owner = self._owner
         self._unanswered += 1
         try:
-            answer = await token.run.ask(question, self.step_id, self.node_id, token=token, by_agent=by_agent)
+            answer = await owner.run.ask(question, self.step_id, self.node_id, owner=owner, by_agent=by_agent)
         except Suspend as suspend:  # `asyncio.gather` raises only one of several
             self.hold(suspend)
             raise
@@ -184,12 +250,12 @@ class StepContext:
     def _not_begun(self) -> bool:
         return any(getcoroutinestate(call) == CORO_CREATED for call in self._calls)
 
-    def _recorded_answer(self, question: Question, *, is_named: bool) -> Answer | None:
+    def _recorded_answer(self, question: Question, *, is_named: bool) -> RecordedAnswer | None:
         """Return the answer that was recorded before the step was interrupted.
 
         A question whose text changed is asked again, with a warning.
         """
-        history = self._token.run.history
+        history = self._owner.run.history
         given = () if history is None else history.answers_of(self.step_id)
         left = [index for index in range(len(given)) if index not in self._taken]
         same_id = [index for index in left if given[index].question.id == question.id]
@@ -198,24 +264,33 @@ class StepContext:
             fitting = [index for index in left if given[index].is_unnamed and given[index].is_text_of(question)]
         if fitting:
             self._taken |= {fitting[0]}
-            return given[fitting[0]].answer
+            return given[fitting[0]]
         if same_id:
             before = given[same_id[0]].question.text
             text = f'question "{question.id}" was {before!r:.60} when it was answered and is {question.text!r:.60} now'
-            self._token.run.warn(self.node_id, f"{text}; it is asked again")
+            self._owner.run.warn(self.node_id, f"{text}; it is asked again")
         return None
 
     def answers_for_agent(self) -> Mapping[str, Answer]:
         """Return answers to agents in earlier attempts of this step, by the question's
         text.
         """
-        history = self._token.run.history
+        history = self._owner.run.history
         return {} if history is None else history.agent_answers(self.step_id)
 
     async def remember(self, key: str, value: Any) -> None:
-        packed = encode_value(value, key)
+        if key.startswith(OWN_PARTS):
+            raise AtomicError(f'remember("{key}"): keys that start with "{OWN_PARTS}" are reserved; use another key')
+        await self.note_part(key, encode_value(value, key))
+
+    async def note_part(self, key: str, packed: bytes) -> None:
+        """Record a part of the step's work. It is on disk when this returns."""
+        self.keep_part(key, packed)
+        await self._owner.run.note_part(self.step_id, key, packed)
+
+    def keep_part(self, key: str, packed: bytes) -> None:
+        """Keep a part that is already recorded."""
         self._known_parts()[key] = packed
-        await self._token.run.note_part(self.step_id, key, packed)
 
     def remembered(self, key: str, default: Any = None) -> Any:
         packed = self._known_parts().get(key)
@@ -223,26 +298,71 @@ class StepContext:
 
     def _known_parts(self) -> dict[str, bytes]:
         if self._parts is None:
-            history = self._token.run.history
+            history = self._owner.run.history
             self._parts = {} if history is None else dict(history.parts_of(self.step_id))
         return self._parts
 
+    @overload
+    async def wait_for(self, name: str, *, timeout: Duration | None = None) -> Any: ...
+
+    @overload
+    async def wait_for(self, name: str, *, timeout: Duration | None = None, returns: type[DataT]) -> DataT: ...
+
+    async def wait_for(self, name: str, *, timeout: Duration | None = None, returns: Any = Any) -> Any:
+        from atomic.graph.engine.waits import wait_for_signal  # few steps wait
+
+        return await wait_for_signal(self, name, timeout, returns)
+
+    async def sleep(
+        self,
+        *,
+        seconds: float | None = None,
+        minutes: float | None = None,
+        hours: float | None = None,
+        days: float | None = None,
+    ) -> None:
+        from atomic.graph.engine.waits import sleep_for
+
+        await sleep_for(self, {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days})
+
+    async def sleep_until(self, when: datetime) -> None:
+        from atomic.graph.engine.waits import sleep_until
+
+        await sleep_until(self, when)
+
+    def next_wait(self, name: str) -> int:
+        """Return the number of a new wait: for a signal of that name, or "" for a time."""
+        if self._waits is None:
+            self._waits = {}
+        n = self._waits[name] = self._waits.get(name, 0) + 1
+        return n
+
+    @property
+    def is_at_work(self) -> bool:
+        """Return whether the step runs a program or asks the user now."""
+        return bool(self.programs) or self._unanswered > 0
+
     def start_over(self) -> None:
-        """Forget the parts and questions of the failed attempt."""
-        self._parts = {}
+        """Forget the parts and questions of the failed attempt, but not its signals."""
+        self._parts = kept_parts(self._known_parts())
+        if self._waits is not None:
+            self._owner.run.waits.drop(self)
+            self._waits = None
         self._asked = 0
+        self._calls_of_graphs = 0
         self._taken = frozenset()
         self.refusal = None
         self.drop_pauses()
-        run = self._token.run
+        run = self._owner.run
         if run.history is not None:
             run.history.forget_answers(self.step_id)
+            run.history.forget_calls(self._owner.scope.path, self.step_id)
 
     def drop_pauses(self) -> None:
         """Close the questions of a failed attempt and drop its pauses."""
         self.held = None
         self._calls = ()
-        self._token.run.close_questions(self.step_id)
+        self._owner.run.close_questions(self.step_id)
 
     def pauses(self, raised: Sequence[Suspend]) -> list[Suspend]:
         """Return the pauses of the step.
@@ -254,7 +374,7 @@ class StepContext:
         pauses = [pause for pause in held if pause.question is not None]
         pauses += [pause for pause in raised if pause not in pauses]
         for pause in held:
-            if pause.question is None and not any(pause is other or pause.code == other.code for other in pauses):
+            if pause.question is None and not any(pause is other or _is_same_limit(pause, other) for other in pauses):
                 pauses.append(pause)
         return pauses
 
@@ -264,18 +384,20 @@ class StepContext:
         timeout.
         """
         limit = self.limit
-        loop = asyncio.get_running_loop()
-        when = None if limit is None else limit.when()
-        if limit is None or when is None:
+        if limit is None:
             yield
             return
-        began = loop.time()
-        limit.reschedule(None)
+        loop = asyncio.get_running_loop()
+        self._rests += 1
+        if self._rests == 1:
+            self._left = (limit.when() or 0.0) - loop.time()
+            limit.reschedule(None)
         try:
             yield
         finally:
-            if not limit.expired():
-                limit.reschedule(when + loop.time() - began)
+            self._rests -= 1
+            if not self._rests and not limit.expired():
+                limit.reschedule(loop.time() + self._left)
 
     async def exec(
         self,
@@ -305,3 +427,7 @@ class StepContext:
             task.cancel()
         if left:
             await asyncio.wait(left)
+
+
+def _is_same_limit(pause: Suspend, other: Suspend) -> bool:
+    return pause.code == other.code and not pause.concerns_only_its_step

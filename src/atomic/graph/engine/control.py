@@ -114,6 +114,10 @@ class Retry:
             return "Retry takes no negative delay, factor or max_delay"
         return None
 
+    def fits(self, error: Exception) -> bool:
+        """Return whether the policy is for this failure."""
+        return self.retry_on is None or bool(self.retry_on(error))
+
     def __repr__(self) -> str:
         return f"Retry(delay={self.delay}, attempts={self.attempts})"
 
@@ -130,6 +134,7 @@ def _error_filter(given: Any) -> Callable[[Exception], bool] | None:
 
 
 RetryLike = Retry | int
+RetryPolicies = RetryLike | tuple[Retry, ...]  # of several the first whose `retry_on` fits the failure counts
 Duration = float | str | timedelta
 
 
@@ -175,6 +180,22 @@ class Goto(msgspec.Struct, frozen=True):
     node_id: str
 
 
+class Failed(msgspec.Struct, frozen=True):
+    """A result that ends a run as `failed` for good: a resume only reports it again."""
+
+    reason: str
+    value: Any = None
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """A result that ends a run as `blocked` for good: a person has to do something
+    first, and then start another run.
+    """
+
+    reason: str
+    value: Any = None
+
+
 class Suspend(BaseException):
     """Ends a step without finishing it.
 
@@ -193,7 +214,11 @@ class Suspend(BaseException):
         code: str = "",
         begun: bool = True,
         remedy: str = "",
+        signal: str = "",
+        wake_at: float | None = None,
     ) -> None:
+        self.signal = signal  # the name of the signal that it waits for
+        self.wake_at = wake_at  # Unix time when it can continue by itself
         self.remedy = remedy  # what to add to the command that resumes the run, such as `--max-cost 4`
         self.reason = reason
         self.status = status
@@ -202,6 +227,21 @@ class Suspend(BaseException):
         self.begun = begun  # False: no work was done, so a task is still pending
         self.code = code  # why it waits, as one word for programs
         super().__init__(reason)
+
+    @property
+    def concerns_only_its_step(self) -> bool:
+        """Return whether other steps can begin: it waits for an answer, a signal or a
+        time, and has not reached a limit.
+        """
+        return self.question is not None or bool(self.signal) or self.wake_at is not None
+
+
+class Breakpoint(Suspend):
+    """A pause before a node that `pause_before` names. `key` is the visit that follows."""
+
+    def __init__(self, node_id: str, key: str, *, begun: bool) -> None:
+        self.key = key
+        super().__init__("the run pauses before this node", node_id=node_id, code="breakpoint", begun=begun)
 
 
 class Postpone(Suspend):

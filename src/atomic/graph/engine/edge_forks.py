@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from atomic.graph.engine.attempts import as_node_error
 from atomic.graph.engine.control import Suspend
 from atomic.graph.engine.edges_taken import take_way
 from atomic.graph.engine.errors import NodeError, StateError
-from atomic.graph.engine.forks import OpenBranches, conflict_error
+from atomic.graph.engine.forks import NodeConflict, OpenBranches, conflict_error
 from atomic.graph.engine.journal import UNSAID
 from atomic.graph.engine.program import Op
 from atomic.graph.engine.run import Entry, Step
+from atomic.graph.engine.state import StateSpec
 from atomic.graph.engine.token import Token
 
 
@@ -44,6 +45,7 @@ class Group(OpenBranches):
         self.regions = 0  # operations that any branch may reach, as bits
         limit = parent.program.limit
         self._slots = asyncio.Semaphore(limit) if limit else None
+        self._queued = 0  # members that wait for a slot
         self._fresh = [] if source is None else self._branches(parent, targets, source)
 
     def _meets(self, targets: Sequence[int]) -> frozenset[int]:
@@ -102,10 +104,17 @@ class Group(OpenBranches):
         self.live[token] = None
         self.spawn(self._walk(token), self.program.ops[token.pc].id)
 
+    @property
+    def at_work(self) -> int:
+        return self._working - self._queued
+
+    def members(self) -> Iterable[Token]:
+        return self.live
+
     async def _walk(self, token: Token) -> None:
         with self:
             try:
-                async with self._slots or nullcontext():
+                async with nullcontext() if self._slots is None else self._slot(self._slots):
                     await self._walk_one(token)
             except asyncio.CancelledError as error:
                 await token.cancel()
@@ -113,6 +122,19 @@ class Group(OpenBranches):
                     raise
                 self.error = self.error or token.cancellation_error(error)
                 self.decide()
+
+    @asynccontextmanager
+    async def _slot(self, slots: asyncio.Semaphore) -> AsyncGenerator[None]:
+        """Wait for a slot: the graph limits how many members run at once."""
+        self._queued += 1
+        try:
+            await slots.acquire()
+        finally:
+            self._queued -= 1
+        try:
+            yield
+        finally:
+            slots.release()
 
     async def _walk_one(self, token: Token) -> None:
         try:
@@ -235,8 +257,8 @@ class Group(OpenBranches):
 
     def _entries(self, node_id: str, met: Sequence[Token]) -> list[Entry]:
         trails = [token.trail or () for token in met]
-        if (conflict := conflict_on_lines(trails, self.parent.spec.replaced)) is not None:
-            raise conflict_error(node_id or self.parent.scope.public_id("end"), conflict)
+        if (conflict := conflict_on_lines(trails, self.parent.spec)) is not None:
+            raise conflict_error(node_id or self.parent.scope.public_id("end"), conflict, self.parent.spec)
         return united_entries(trails)
 
     def suspended(self) -> list[Suspend]:
@@ -288,11 +310,12 @@ def _come_from(token: Token, met: Sequence[Token]) -> None:
     token.updated = max(other.updated for other in met)
 
 
-def conflict_on_lines(trails: Sequence[Sequence[Entry]], replaced: frozenset[str]) -> tuple[str, str, str] | None:
+def conflict_on_lines(trails: Sequence[Sequence[Entry]], spec: StateSpec[Any]) -> NodeConflict | None:
     """Return a conflict like `conflict_in`, for lines that share entries.
 
     There is no conflict if one writer is on every line of the other.
     """
+    replaced = spec.unreduced(trails)
     lines: dict[int, tuple[Entry, set[int]]] = {}
     for line, trail in enumerate(trails):
         for entry in trail:

@@ -6,10 +6,11 @@ edges have one for each first node (`Program.back_edges`), with the limit of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from atomic.graph.engine.attempts import FAILURES, error_raised_by
+from atomic.graph.engine.author_functions import OfItem
 from atomic.graph.engine.control import END
 from atomic.graph.engine.errors import NodeError
 from atomic.graph.engine.journal import ALONE
@@ -85,8 +86,10 @@ def end_iteration(token: Token, op: UntilOp) -> None:
         token.pc = op.again
 
 
-def _holds(token: Token, op: Op, what: str, condition: Callable[[Any], Any]) -> bool:
+def _holds(token: Token, op: Op, what: str, condition: Any) -> bool:
     try:
+        if type(condition) is OfItem:
+            return bool(condition.function(token.state, token.scope.item))
         return bool(condition(token.state))
     except FAILURES as error:  # the author's function; anything it raises fails the node
         raise error_raised_by(what, token.scope.public_id(op.id), error) from error

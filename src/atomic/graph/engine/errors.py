@@ -62,6 +62,39 @@ class NodeError(AtomicError):
         super().__init__(f"{where}: {reason}")
 
 
+class StepError(AtomicError):
+    """A step of a function workflow failed with an exception that its record cannot
+    make again.
+
+    `kind` is the name of the exception. While the process lives, `__cause__` is the
+    exception itself.
+    """
+
+    def __init__(self, step: str, kind: str, reason: str) -> None:
+        self.step = step
+        self.kind = kind
+        self.reason = reason
+        super().__init__(f"{step}: {reason}")
+
+
+class WorkflowChangedError(AtomicError):
+    """A resume finds other steps than the run has recorded: the code has changed.
+
+    Nothing was recorded.
+    """
+
+
+class WorkflowEndedError(AtomicError):
+    """A workflow called by another one ended with `Failed` or `Blocked`."""
+
+    def __init__(self, workflow: str, status: str, reason: str, value: object = None) -> None:
+        self.workflow = workflow
+        self.status = status
+        self.reason = reason
+        self.value = value
+        super().__init__(f"{workflow}: {status}: {reason}")
+
+
 class StoppedError(AtomicError):
     """Nodes stopped a run without a failure: it is blocked, or a limit paused it.
 
@@ -109,6 +142,10 @@ class DuplicateQuestionError(AtomicError):
             f'question "{question.id}" ({question.text!r:.60}) is asked while another one with this id is open '
             f"({other.text!r:.60}, of '{other_node_id}'); give each open question its own id"
         )
+
+
+class SignalError(AtomicError):
+    """A signal cannot be sent: its name or its data is wrong, or the run is over."""
 
 
 class RunNotFoundError(AtomicError):

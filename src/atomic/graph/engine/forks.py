@@ -21,19 +21,30 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from atomic.base.errors import AtomicError
-from atomic.graph.engine.attempts import UNASKED_ATTEMPTS, as_node_error, ask_on_error, handle_failure
+from atomic.graph.engine.attempts import (
+    FAILURES,
+    UNASKED_ATTEMPTS,
+    as_node_error,
+    ask_on_error,
+    error_raised_by,
+    handle_failure,
+)
+from atomic.graph.engine.author_functions import call
 from atomic.graph.engine.context import StepContext
 from atomic.graph.engine.control import Retry, Suspend
 from atomic.graph.engine.edges_taken import leave
 from atomic.graph.engine.errors import NodeError, StateError, conflict_text
 from atomic.graph.engine.journal import JoinedBody, OpenedBody, RowKind, encode_row
 from atomic.graph.engine.program import ForkOp, Program
-from atomic.graph.engine.run import Entry, Scope, Step, encode_update, quote
-from atomic.graph.engine.state import Values, encode_value
+from atomic.graph.engine.run import Entry, Scope, Step, StepOwner, encode_update, quote
+from atomic.graph.engine.state import StateSpec, Values, encode_value
 from atomic.graph.engine.token import Resumed, Token
 
 if TYPE_CHECKING:
     from atomic.graph.engine.journal_writer import JournalWriter
+
+
+NodeConflict = tuple[str, str, str]  # a field, and two nodes of different branches that write it
 
 
 class OpenBranches(ABC):
@@ -84,6 +95,30 @@ class OpenBranches(ABC):
         if not self._working or is_fatal or self.counts_each:
             self._wake()
         return is_fatal
+
+    def free_worker(self, owner: StepOwner) -> None:  # noqa: B027  # only task loops have workers
+        """Let another item begin, although that of a token is not over."""
+
+    async def take_worker(self, owner: StepOwner) -> None:  # noqa: B027
+        """Wait until a worker is free for the item of a token, if it has none."""
+
+    @property
+    def tasks(self) -> Sequence[asyncio.Task[None]]:
+        """Return the tasks of all members, also of those that are over."""
+        return self._tasks
+
+    @property
+    def is_working(self) -> bool:
+        return self._working > 0
+
+    @property
+    def at_work(self) -> int:
+        """Return how many members run a step or wait in one."""
+        return self._working
+
+    @abstractmethod
+    def members(self) -> Iterable[Token]:
+        """Return the tokens of all members."""
 
     def put(self, step: Step[Any]) -> None:
         self._steps.append(step)
@@ -214,6 +249,20 @@ class Fork(OpenBranches):
         else:
             self.key = self.opened.fork
             run.counts[self.node_id] = int(self.key.rpartition("#")[2])
+
+    def set_limit(self, given: Any) -> None:
+        """Take the limit from the state if the author gave a function. Raise NodeError."""
+        if given is None or isinstance(given, int):
+            return
+        try:
+            limit = call(given, self.token.state, item=self.scope.item)
+        except FAILURES as error:  # the author's function; anything it raises fails the node
+            raise error_raised_by("max_concurrency", self.node_id, error) from error
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+            raise NodeError(
+                self.node_id, f"max_concurrency returned {limit!r:.60}; return a whole number, or 0 for no limit"
+            )
+        self.limit = limit
 
     def note_opened(
         self,
@@ -370,6 +419,9 @@ class Fork(OpenBranches):
                 if child.open_branches is not None:  # the others have started nothing, and there may be thousands
                     await child.cancel()
 
+    def members(self) -> Iterable[Token]:
+        return self.children.values()
+
     def suspended(self) -> list[Suspend]:
         if self._decided:
             return []
@@ -437,7 +489,7 @@ class Fork(OpenBranches):
             raise error
         token = self.token
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-        view = StepContext(token, cast("Any", self.op), 0, 1)  # a composite has no step of its own
+        view = StepContext(token, self.op, 0, 1)  # a composite has no step of its own
         answer = await ask_on_error(on_error, cause, token, view)
         if isinstance(answer, Retry):
             token.tries += 1
@@ -466,8 +518,11 @@ class Fork(OpenBranches):
         leave(token, self.op, goto)
 
 
-def conflict_in(trails: Iterable[Sequence[Entry]], replaced: frozenset[str]) -> tuple[str, str, str] | None:
-    """Return (field, node, node) for two branches that write a field without a reducer."""
+def conflict_in(trails: Sequence[Sequence[Entry]], spec: StateSpec[Any]) -> NodeConflict | None:
+    """Return (field, node, node) for two branches that write a field without a reducer,
+    or that one of them overwrites.
+    """
+    replaced = spec.unreduced(trails)
     writers: dict[str, tuple[int, str]] = {}
     for branch, trail in enumerate(trails):
         for entry in trail:
@@ -479,5 +534,9 @@ def conflict_in(trails: Iterable[Sequence[Entry]], replaced: frozenset[str]) -> 
     return None
 
 
-def conflict_error(node_id: str, conflict: tuple[str, str, str]) -> NodeError:
-    return NodeError(node_id, conflict_text(*conflict))
+def conflict_error(node_id: str, conflict: NodeConflict, spec: StateSpec[Any]) -> NodeError:
+    field, first, second = conflict
+    if field in spec.replaced:
+        return NodeError(node_id, conflict_text(field, first, second))
+    text = f"'{first}' and '{second}' both write '{field}', and Overwrite allows only one branch to write it"
+    return NodeError(node_id, text)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
+from atomic.base.errors import AtomicError
 from atomic.graph.engine.errors import JournalError, NodeError, QuestionError, StateError
 from atomic.graph.engine.journal import (
+    CALL_MARK,
     AnsweredBody,
     AskedBody,
     AttemptBody,
@@ -16,6 +18,7 @@ from atomic.graph.engine.journal import (
     ErrorBody,
     History,
     JoinedBody,
+    Journal,
     LostBody,
     MigratedBody,
     OpenedBody,
@@ -24,6 +27,7 @@ from atomic.graph.engine.journal import (
     RowKind,
     StartedBody,
     StepBody,
+    UpdatedBody,
     decode_body,
     error_from,
     hash_text,
@@ -31,14 +35,15 @@ from atomic.graph.engine.journal import (
     step_id_of,
 )
 from atomic.graph.engine.run import unquote
-from atomic.graph.engine.state import Values, encode_value
+from atomic.graph.engine.sent_signals import awaited_in, kept_parts, taken_signal
+from atomic.graph.engine.state import Values, decode_changes, encode_value
+from atomic.questions import Question, read_data
 
 if TYPE_CHECKING:
     from atomic.graph.engine.context import Answer
     from atomic.graph.engine.token import Token
-    from atomic.questions import Question
 
-Visit = StepBody | OpenedBody | JoinedBody | AnsweredBody
+Visit = StepBody | OpenedBody | JoinedBody | AnsweredBody | UpdatedBody
 
 
 class SnapshotBody(msgspec.Struct, frozen=True):
@@ -55,6 +60,8 @@ class SnapshotBody(msgspec.Struct, frozen=True):
     loops: tuple[int, ...]
     last: str
     jumps: list[tuple[str, str]] | None = None  # edges that a goto took; None: unknown
+    received: dict[str, int] = {}  # by name: the number of the last signal that a step received
+    earlier: dict[str, int] = {}  # the counts when the run last began again
 
 
 def encode_snapshot(token: Token, id: str, goto: tuple[str, ...] | None, loops: tuple[int, ...]) -> bytes | None:
@@ -64,7 +71,7 @@ def encode_snapshot(token: Token, id: str, goto: tuple[str, ...] | None, loops: 
     errors = [ErrorBody(error.node_id, error.reason, error.kind, error.path) for error in token.errors]
     body = SnapshotBody(
         token.values, token.updated, run.counts, run.steps, used, errors, id, goto, loops, token.last,
-        sorted(run.jumps),
+        sorted(run.jumps), run.received, run.earlier,
     )  # fmt: skip
     try:
         return encode_value(body, "snapshot")
@@ -77,7 +84,7 @@ class RecordedAnswer(NamedTuple):
 
     question: Question
     text_hash: int
-    answer: Answer
+    answer: Any
     is_unnamed: bool  # the question's id is only its place in the node
 
     def is_text_of(self, question: Question) -> bool:
@@ -104,6 +111,11 @@ class RunHistory:
         self.counted = 0
         self.updated = 0.0
         self.ended: EndedBody | None = None
+        self.passed: set[str] = set()  # visits before which the run has paused already
+        self.earlier: dict[str, int] = {}  # the counts when the run last began again
+        self.begins_again = False  # its last row lets the run begin again
+        self._first_visit = 0  # the first visit of the root since then
+        self.has_current_snapshot = history.snapshot is not None
         self.asked: dict[str, AskedBody] = {}
         self.migrated: MigratedBody | None = None
         self.snapshot = _read_snapshot(history.snapshot)
@@ -112,6 +124,7 @@ class RunHistory:
         self._given: dict[str, list[RecordedAnswer]] = {}  # answers to unfinished steps
         self._agent_answers: dict[str, dict[str, Answer]] = {}
         self._parts: dict[str, dict[str, bytes]] = {}  # of unfinished steps, by step id
+        self.received: dict[str, int] = {}  # by name: the number of the last signal that a step received
         self._scopes: dict[str, list[Visit]] = {}
         self._errors: dict[str, list[NodeError]] = {}
         self._open: dict[tuple[str, str], OpenedBody] = {}
@@ -140,14 +153,19 @@ class RunHistory:
         self.steps = snapshot.steps
         self.counted = snapshot.counted
         self.updated = snapshot.updated
+        self.earlier = snapshot.earlier
         self._errors[""] = [error_from(body) for body in snapshot.errors]
+        self.received.update(snapshot.received)
 
     def read(self, row: Row) -> None:
+        self.begins_again = False
         match row.kind:
             case RowKind.STEP:
                 self._read_step(row)
             case RowKind.OPENED:
                 opened = decode_body(row, OpenedBody)
+                if opened.scope.endswith(CALL_MARK):
+                    self._forget_below(opened.scope.removesuffix(CALL_MARK))
                 self._scopes.setdefault(opened.scope, []).append(opened)
                 self._open[opened.scope, opened.fork] = opened
                 node_id, _, n = opened.fork.rpartition("#")
@@ -173,8 +191,9 @@ class RunHistory:
                 failed = decode_body(row, AttemptBody)
                 step_id = self.current_step(failed.step_id)
                 self._attempt(step_id, failed.attempt)
-                self.forget_parts(step_id)
+                self.forget_failed_parts(step_id)
                 self.forget_answers(step_id)
+                self.forget_calls(failed.scope, step_id)
                 self._errors.setdefault(failed.scope, []).append(error_from(failed.error))
             case RowKind.ASKED:
                 asked = self._current_question(decode_body(row, AskedBody))
@@ -182,10 +201,12 @@ class RunHistory:
             case RowKind.ANSWERED:
                 self.answered(self._current_answer(decode_body(row, AnsweredBody)))
             case RowKind.PART:
-                part = decode_body(row, PartBody)
-                self._parts.setdefault(self.current_step(part.step_id), {})[part.key] = bytes(part.value)
+                self._read_part(decode_body(row, PartBody))
             case RowKind.ENDED:
                 self.ended = decode_body(row, EndedBody)
+                self.passed.update(map(self.current_step, self.ended.breakpoints))
+            case RowKind.UPDATED:
+                self._read_update(decode_body(row, UpdatedBody))
             case RowKind.RESUMED:
                 if self.ended is not None:
                     self._failing.clear()  # failed nodes run again
@@ -198,12 +219,39 @@ class RunHistory:
             case _:
                 raise JournalError(f"A journal row has the unknown kind {row.kind}; a newer version of Atomic wrote it")
 
+    def _read_part(self, part: PartBody) -> None:
+        value = bytes(part.value)
+        self._parts.setdefault(self.current_step(part.step_id), {})[part.key] = value
+        taken = taken_signal(part.key, value)
+        if taken is not None:
+            name, number = taken
+            self.received[name] = max(number, self.received.get(name, 0))
+
+    def _read_update(self, body: UpdatedBody) -> None:
+        visits = self._scopes.setdefault("", [])
+        visits.append(body)
+        if self.ended is not None and self.ended.folded is not None:
+            changed = decode_changes(body.update)
+            kept = {name: value for name, value in self.ended.folded.items() if name not in changed}
+            self.ended = msgspec.structs.replace(self.ended, folded=kept)
+        if body.again:
+            self.ended = None
+            self.begins_again = True
+            self.earlier = dict(self.counts)
+            self.counted = 0
+            self._first_visit = len(visits)
+            self.has_current_snapshot = False
+            self._failing.clear()
+            self._errors.pop("", None)
+            self.asked.clear()
+
     def _read_step(self, row: Row) -> None:
         body = decode_body(row, StepBody)
         node_id = body.node_id if self._current is None else self._current(body.node_id)
         self.updated = max(self.updated, body.started + body.seconds)
         if self._parts:
-            self.forget_parts(step_id_of(self.start.execution_id, node_id, body.n))
+            forget = self.forget_parts if body.status == "completed" else self.forget_failed_parts
+            forget(step_id_of(self.start.execution_id, node_id, body.n))
         if self._given and body.status == "completed":
             self.forget_answers(step_id_of(self.start.execution_id, node_id, body.n))
         if body.error is not None:
@@ -289,21 +337,25 @@ class RunHistory:
         if body.scope is not None:
             self._scopes.setdefault(body.scope, []).append(body)
 
-    def new_answers(self, answers: Mapping[str, str | Sequence[str]]) -> dict[str, Answer]:
-        """Return the answers that are not recorded yet.
+    def new_answers(self, answers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answers that are not recorded yet, as the journal stores them.
 
-        Raise QuestionError if a question is unknown or has another answer.
+        Raise QuestionError if a question is unknown or has another answer, and
+        AnswerError if an answer does not fit the type of its question.
         """
-        new: dict[str, Answer] = {}
+        new: dict[str, Any] = {}
         unknown: list[str] = []
-        other: dict[str, Answer] = {}
+        other: dict[str, Any] = {}
         for name, answer in answers.items():
             asked = self.asked.get(name)
             known = self.answers.get(name)
             answered = known if asked is None else asked
-            given = answer if isinstance(answer, str) else list(answer)
-            if answered is not None and answered.question.multi_select and isinstance(given, str):
-                given = [given]
+            if answered is not None and answered.question.returns is not None:
+                given = read_data(answered.question, answer)
+            else:
+                given = _plain_answer(name, answer)
+                if answered is not None and answered.question.multi_select and isinstance(given, str):
+                    given = [given]
             if asked is not None:
                 new[name] = given
             elif known is None:
@@ -335,8 +387,38 @@ class RunHistory:
         return self._parts.get(step_id, {})
 
     def forget_parts(self, step_id: str) -> None:
-        """Drop the data that a step remembered, because it is over or failed."""
+        """Drop the data that a step remembered, because it is over."""
         self._parts.pop(step_id, None)
+
+    def forget_failed_parts(self, step_id: str) -> None:
+        """Drop the data that a failed attempt remembered, except the signals that it
+        received.
+        """
+        parts = self._parts.pop(step_id, None)
+        kept = None if parts is None else kept_parts(parts)
+        if kept:
+            self._parts[step_id] = kept
+
+    @property
+    def awaited(self) -> list[str]:
+        """Return the names of the signals that unfinished steps wait for."""
+        return list(dict.fromkeys(name for parts in self._parts.values() for name in awaited_in(parts)))
+
+    def called_graph(self, path: str) -> OpenedBody | None:
+        """Return how a graph that a step has called began, by the path of its scope."""
+        found = self._scopes.get(f"{path}{CALL_MARK}", ())
+        return next((visit for visit in reversed(found) if isinstance(visit, OpenedBody)), None)
+
+    def forget_calls(self, path: str, step_id: str) -> None:
+        """Drop what the graphs that a step has called did, because the step starts again."""
+        self._forget_below(f"{path}|{step_id.removeprefix(f'{self.start.execution_id}:')}{CALL_MARK}")
+
+    def _forget_below(self, prefix: str) -> None:
+        for known in (self._scopes, self._errors, self._failing):
+            for path in [path for path in known if path.startswith(prefix)]:
+                del known[path]
+        self._open = {key: opened for key, opened in self._open.items() if not key[0].startswith(prefix)}
+        self.asked = {key: asked for key, asked in self.asked.items() if not asked.scope.startswith(prefix)}
 
     def knows(self, path: str) -> bool:
         return path in self._scopes or path in self._errors
@@ -357,6 +439,11 @@ class RunHistory:
                 return body
         return None
 
+    def has_open_fork(self, path: str, node_id: str) -> bool:
+        """Return whether the fork of that node was open when the run stopped."""
+        opened = (fork for scope, fork in self._open if scope == path)
+        return any(self.current_id(fork.rpartition("#")[0]) == node_id for fork in opened)
+
     def lost_branches(self, path: str, fork: str) -> Mapping[str, NodeError]:
         """Return the failed branches of an open fork, by their recorded names."""
         return self._lost.get((path, fork), {})
@@ -375,6 +462,31 @@ class RunHistory:
     def visits(self, path: str) -> Sequence[Visit]:
         return self._scopes.get(path, ())
 
+    def recent_visits(self, path: str) -> Sequence[Visit]:
+        """Return the visits since the run last began again."""
+        return self.visits(path)[self._first_visit :] if not path else self.visits(path)
+
+    def finished_before(self) -> Sequence[str]:
+        """Return the nodes that the snapshot has as finished since the run last began again."""
+        if self.snapshot is None or self.snapshot.jumps is None or not self.has_current_snapshot:
+            return ()
+        earlier = self.snapshot.earlier
+        return [node_id for node_id, count in self.snapshot.counts.items() if count > earlier.get(node_id, 0)]
+
+
+def ready_signals(journal: Journal, execution_id: str) -> list[str]:
+    """Return the names of the signals that unfinished steps of a run wait for and that
+    were sent.
+
+    Raise RunNotFoundError, JournalError.
+    """
+    history = RunHistory(journal.history(execution_id))
+    awaited = set(history.awaited)
+    if not awaited:
+        return []
+    sent = [one.name for one in journal.signals(execution_id) if one.number > history.received.get(one.name, 0)]
+    return [name for name in dict.fromkeys(sent) if name in awaited]
+
 
 def jumps_of(history: RunHistory) -> set[tuple[str, str]]:
     """Return the edges of the graph's own nodes that a goto took, as far as recorded."""
@@ -389,3 +501,14 @@ def jumps_of(history: RunHistory) -> set[tuple[str, str]]:
 
 def _read_snapshot(data: bytes | None) -> SnapshotBody | None:
     return None if data is None else msgspec.msgpack.decode(data, type=SnapshotBody)
+
+
+def _plain_answer(name: str, answer: Any) -> str | list[str]:
+    """Return the answer to a question without a type. Raise AtomicError."""
+    if isinstance(answer, str):
+        return answer
+    if isinstance(answer, (list, tuple, set, frozenset)):
+        given = list(cast("Iterable[Any]", answer))
+        if all(isinstance(part, str) for part in given):
+            return given
+    raise AtomicError(f'The answer to "{name}" is {answer!r:.60}; give a text, or a list of texts')

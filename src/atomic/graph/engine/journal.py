@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from enum import IntEnum
 from importlib import import_module
@@ -25,7 +25,15 @@ import msgspec
 
 from atomic.graph.engine.control import RunStatus
 from atomic.graph.engine.errors import JournalError, NodeError, RunNotFoundError, RunOwnedError
+from atomic.graph.engine.state import Overwrite, decode_changes, encode_changes
 from atomic.questions import Question
+
+# The facts of a run (sessions/facts.py) and its signals (sessions/signals.py) are logs of
+# their own beside it.
+FACTS = "facts"
+FACTS_SUFFIX = "/facts"
+SIGNALS = "signals"
+SIGNALS_SUFFIX = "/signals"
 
 
 class RowKind(IntEnum):
@@ -44,6 +52,8 @@ class RowKind(IntEnum):
     MIGRATED = 11
     PART = 12  # a finished part of an unfinished step
     LOST = 13  # a branch of a parallel failed, and the parallel may still succeed
+    UPDATED = 14  # the state was changed from outside
+    SIGNAL = 20  # in the log of a run's signals, which has nothing else
 
 
 class Row(NamedTuple):
@@ -82,7 +92,28 @@ class StartBody(_Body, frozen=True):
     model: str | None = None
     forked_from: str | None = None
     shape: int = 0  # a checksum of the graph; 0: unknown
+    input: dict[str, Any] | None = None  # of a function workflow: its arguments
 
+
+class CallBody(_Body, frozen=True):
+    """The call of a step in a function workflow.
+
+    A resume matches calls by name and arguments, and hands results over in the recorded
+    order.
+    """
+
+    arguments: int  # a hash
+    text: str  # the start of the arguments, for messages
+    begun: int  # how many steps had begun when this row was written
+    raised: list[Any] | None = None  # of a failure: the arguments of the exception
+    nth: int = 1  # of the calls with this name and these arguments, in the order in which they began
+    was_cancelled: bool = False  # the step has finished although the function had cancelled it
+    cancellations: int = 0  # of the call by the function, before the step was over; 0 in old rows: one, if any
+
+
+# In the path of a scope, before the number of a graph that a step has called. At its end:
+# the place of the row that has the first state of that graph.
+CALL_MARK = "!"
 
 # How a step came from the one before it. From 1: the number of one of several edges
 # taken at once.
@@ -109,6 +140,7 @@ class StepBody(_Body, frozen=True):
     more: tuple[bytes, ...] = ()  # further updates of a subgraph that cannot be joined to one
     ways: tuple[int, ...] | None = None  # for each previous step, over which of several edges: see `ALONE`
     kept: bool = False  # of a catch node: the updates of open branches were merged before it
+    call: CallBody | None = None  # in a function workflow
 
 
 class AttemptBody(_Body, frozen=True):
@@ -123,6 +155,7 @@ class StartedBody(_Body, frozen=True):
     step_id: str
     attempt: int
     time: float
+    call: CallBody | None = None  # in a function workflow
 
 
 class OpenedBody(_Body, frozen=True):
@@ -167,7 +200,7 @@ class AnsweredBody(_Body, frozen=True):
     step_id: str
     question_id: str
     time: float
-    answer: str | list[str]
+    answer: Any  # a text or several; plain data if the question has `returns`
     scope: str | None = None  # set if the step is finished and the answer itself changes the state
 
 
@@ -178,9 +211,24 @@ class PartBody(_Body, frozen=True):
     value: msgspec.Raw
 
 
+class SignalBody(_Body, frozen=True):
+    """A signal. The numbers of a run's signals grow in the order of sending."""
+
+    number: int
+    name: str
+    time: float
+    data: msgspec.Raw
+
+
 class ResumedBody(_Body, frozen=True):
     time: float
     model: str | None = None
+
+
+class UpdatedBody(_Body, frozen=True):
+    time: float
+    update: msgspec.Raw
+    again: bool = False  # the run was completed and begins again at its first node
 
 
 class EndedBody(_Body, frozen=True):
@@ -189,6 +237,11 @@ class EndedBody(_Body, frozen=True):
     reason: str = ""
     error: ErrorBody | None = None
     folded: dict[str, Any] | None = None  # the fields that only the author's reducers can fold
+    result: Any = None  # what the run has returned
+    is_over: bool = False  # a resume only reports this end again
+    wake_at: float | None = None  # of a paused run: when it can continue by itself
+    breakpoints: tuple[str, ...] = ()  # the visits before which the run has paused
+    again: list[str] | None = None  # in a function workflow: failed and cancelled steps that a resume runs again
 
 
 class MigratedBody(_Body, frozen=True):
@@ -217,7 +270,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A run in a list of runs. Times are Unix times.
 
-    A run that has not ended is "running".
+    A run that has not ended is "running". One that waits for a time has it as `wake_at`.
     """
 
     execution_id: str
@@ -226,12 +279,14 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     started: float
     updated: float
     steps: int
+    wake_at: float | None = None
 
 
 # A journal has a method `list`, which hides the type inside its class.
 Rows = list[Row]
 Records = list[Record]
 Runs = list[RunInfo]
+Signals = list[SignalBody]
 
 
 class History(NamedTuple):
@@ -267,6 +322,18 @@ class RunLog(Protocol):
         """
         ...
 
+    def redacted(self, packed: bytes) -> bytes:
+        """Return a msgpack value without the secrets that the journal removes."""
+        ...
+
+    def new_signals(self) -> Signals:
+        """Return the signals of the run that this has not returned yet, in the order of
+        sending.
+
+        Cheap if no process has sent one.
+        """
+        ...
+
     def release(self) -> None:
         """Give up ownership."""
         ...
@@ -291,13 +358,33 @@ class Journal(Protocol):
 
     def records(self, execution_id: str) -> Records: ...
 
-    def fork(self, execution_id: str, *, at: int | None = None) -> str:
+    def fork(self, execution_id: str, *, at: int | None = None, update: Mapping[str, Any] | None = None) -> str:
         """Copy a run up to finished step number `at` under a new id, and return that
         id.
+
+        The copy begins with `update` merged into the state of that step. Whether it fits
+        is checked when the copy is loaded or continued.
+        Signals belong to one run, so the copy has only those that its steps received.
         """
         ...
 
+    def signal(self, execution_id: str, name: str, data: Any = None) -> None:
+        """Send a signal to a run, which may belong to another process.
+
+        It is on disk when this returns. The run receives it with `ctx.wait_for(name)`,
+        also if it waits later. Raises RunNotFoundError, SignalError.
+        """
+        ...
+
+    def signals(self, execution_id: str) -> Signals:
+        """Return all signals that were sent to a run, in order."""
+        ...
+
     def delete(self, execution_id: str) -> None: ...
+
+    def redacted(self, packed: bytes) -> bytes:
+        """Return a msgpack value without the secrets that the journal removes."""
+        ...
 
     def close(self) -> None: ...
 
@@ -360,6 +447,12 @@ def hash_text(text: str) -> int:
     return zlib.crc32(text.encode("utf-8", "surrogatepass")) or 1
 
 
+def is_run(start: StartBody) -> bool:
+    """Return whether these are the rows of a run, and not the facts or signals of one."""
+    of_run = {FACTS: FACTS_SUFFIX, SIGNALS: SIGNALS_SUFFIX}.get(start.graph)
+    return of_run is None or not start.execution_id.endswith(of_run)
+
+
 def describe_run(start: StartBody, newest_first: Iterable[Row]) -> RunInfo:
     """Return a run's entry in a list, from its first row and its last ones.
 
@@ -368,18 +461,22 @@ def describe_run(start: StartBody, newest_first: Iterable[Row]) -> RunInfo:
     status = "running"
     updated = start.time
     steps = 0
-    for index, row in enumerate(newest_first):
-        if row.kind == RowKind.ENDED and index == 0:
+    wake_at = None
+    is_last = True
+    for row in newest_first:
+        if row.kind == RowKind.ENDED and is_last:
             ended = decode_body(row, EndedBody)
             status = ended.status
             updated = ended.time
+            wake_at = ended.wake_at
         if row.kind == RowKind.STEP and row.step is not None:
             body = decode_body(row, StepBody)
             steps, updated = row.step, max(updated, body.started + body.seconds)
             break
+        is_last = is_last and row.kind == RowKind.UPDATED  # a fork begins with an update after its copied rows
     return RunInfo(
         execution_id=start.execution_id, graph=start.graph, status=status,
-        started=start.time, updated=updated, steps=steps,
+        started=start.time, updated=updated, steps=steps, wake_at=wake_at,
     )  # fmt: skip
 
 
@@ -394,7 +491,7 @@ def _record(start: StartBody, row: Row) -> Record:
         step=row.step,
         node_id=body.node_id,
         step_id=step_id_of(start.execution_id, body.node_id, body.n),
-        update=msgspec.msgpack.decode(body.update),
+        update=_plain_update(body.update),
         status=RunStatus(body.status),
         attempt=body.attempt,
         started=body.started,
@@ -405,15 +502,38 @@ def _record(start: StartBody, row: Row) -> Record:
     )
 
 
+def _plain_update(update: msgspec.Raw) -> dict[str, Any]:
+    values = decode_changes(update)
+    return {name: value.value if isinstance(value, Overwrite) else value for name, value in values.items()}
+
+
 def error_from(body: ErrorBody) -> NodeError:
     return NodeError(body.node_id, body.reason, kind=body.kind, path=body.path)
 
 
-def forked_rows(start: StartBody, rows: Iterable[Row], execution_id: str) -> list[Row]:
-    """Return the rows of a copy. Its steps get new ids, so that no id is used twice."""
+def forked_rows(
+    start: StartBody, rows: Iterable[Row], execution_id: str, update: Mapping[str, Any] | None = None
+) -> list[Row]:
+    """Return the rows of a copy, and an update of its state.
+
+    Its steps get new ids, so that no id is used twice. Raise JournalError, StateError.
+    """
     body = msgspec.structs.replace(start, execution_id=execution_id, forked_from=start.execution_id, time=time.time())
     own = [_in_run(row, start.execution_id, execution_id) for row in own_rows(start, rows)]
+    if update is not None:
+        own.append(_update_of_fork(start, own, update))
     return [encode_row(RowKind.START, body), *own]
+
+
+def _update_of_fork(start: StartBody, rows: Sequence[Row], update: Mapping[str, Any]) -> Row:
+    """Return the row of an update that a fork begins with. Raise JournalError, StateError."""
+    if not isinstance(update, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+        raise JournalError(f"update is {update!r:.60}; give a mapping of fields to values")
+    if rows and rows[-1].kind == RowKind.ENDED and decode_body(rows[-1], EndedBody).status == RunStatus.COMPLETED:
+        raise JournalError(
+            f'Run "{start.execution_id}" is completed, so no node would see the update; fork it at an earlier step'
+        )
+    return encode_row(RowKind.UPDATED, UpdatedBody(time.time(), msgspec.Raw(encode_changes(dict(update)))))
 
 
 def own_rows(start: StartBody, rows: Iterable[Row]) -> Iterable[Row]:
@@ -472,6 +592,8 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._runs: dict[str, list[Row]] = {}
+        self._signals: dict[str, list[SignalBody]] = {}
+        self._last_signals: dict[str, int] = {}  # by run: the number of its last signal, or of its original's
         self._owners: dict[str, _MemoryLog] = {}
 
     def create(self, execution_id: str, start: Row) -> RunLog:
@@ -484,7 +606,8 @@ class MemoryJournal:
         rows = self._require(execution_id)
         if execution_id in self._owners:
             raise RunOwnedError(execution_id, None)
-        log = self._owners[execution_id] = _MemoryLog(self._owners, execution_id, rows)
+        sent = self._signals.setdefault(execution_id, [])
+        log = self._owners[execution_id] = _MemoryLog(self._owners, execution_id, rows, sent)
         return log
 
     def history(self, execution_id: str, *, at: int | None = None) -> History:
@@ -492,23 +615,44 @@ class MemoryJournal:
         return History(decode_body(start, StartBody), None, rows_until(rows, at))
 
     def list(self) -> Runs:
-        return [describe_run(decode_body(rows[0], StartBody), reversed(rows)) for rows in self._runs.values()]
+        starts = [(decode_body(rows[0], StartBody), rows) for rows in self._runs.values()]
+        return [describe_run(start, reversed(rows)) for start, rows in starts if is_run(start)]
 
     def records(self, execution_id: str) -> Records:
         rows = self._require(execution_id)
         return records_of(decode_body(rows[0], StartBody), rows)
 
-    def fork(self, execution_id: str, *, at: int | None = None) -> str:
+    def fork(self, execution_id: str, *, at: int | None = None, update: Mapping[str, Any] | None = None) -> str:
         history = self.history(execution_id, at=at)
         new_id = str(uuid4())
-        self._runs[new_id] = forked_rows(history.start, history.rows, new_id)
+        self._runs[new_id] = forked_rows(history.start, history.rows, new_id, update)
+        self._last_signals[new_id] = self._last_signals.get(execution_id, 0)
         return new_id
+
+    def signal(self, execution_id: str, name: str, data: Any = None) -> None:
+        from atomic.graph.engine.sent_signals import check_can_receive, packed_signal, signal_body
+
+        packed = packed_signal(name, data)
+        check_can_receive(execution_id, self._require(execution_id)[-1])
+        body = signal_body(name, packed, after=self._last_signals.get(execution_id, 0))
+        self._last_signals[execution_id] = body.number
+        self._signals.setdefault(execution_id, []).append(body)
+
+    def signals(self, execution_id: str) -> Signals:
+        self._require(execution_id)
+        return list(self._signals.get(execution_id, ()))
 
     def delete(self, execution_id: str) -> None:
         self._require(execution_id)
         if execution_id in self._owners:
             raise RunOwnedError(execution_id, None)
         del self._runs[execution_id]
+        self._runs.pop(f"{execution_id}{FACTS_SUFFIX}", None)
+        self._signals.pop(execution_id, None)
+        self._last_signals.pop(execution_id, None)
+
+    def redacted(self, packed: bytes) -> bytes:
+        return packed
 
     def close(self) -> None:
         self._owners.clear()
@@ -523,15 +667,20 @@ class MemoryJournal:
 
     def _require(self, execution_id: str) -> Rows:
         if execution_id not in self._runs:
-            raise RunNotFoundError(execution_id, self._runs)
+            known = [name for name in self._runs if not name.endswith(FACTS_SUFFIX)]
+            raise RunNotFoundError(execution_id, known)
         return self._runs[execution_id]
 
 
 class _MemoryLog:
-    def __init__(self, owners: dict[str, _MemoryLog], execution_id: str, rows: list[Row]) -> None:
+    def __init__(
+        self, owners: dict[str, _MemoryLog], execution_id: str, rows: list[Row], sent: list[SignalBody]
+    ) -> None:
         self._owners = owners
         self._id = execution_id
         self._rows = rows
+        self._sent = sent
+        self._seen = 0
 
     def append(self, rows: Sequence[Row], *, sync: bool = True) -> None:
         if self._owners.get(self._id) is not self:
@@ -540,6 +689,14 @@ class _MemoryLog:
 
     def snapshot(self, step: int, body: bytes) -> None:
         """Do nothing: the rows are in memory."""
+
+    def redacted(self, packed: bytes) -> bytes:
+        return packed
+
+    def new_signals(self) -> Signals:
+        fresh = self._sent[self._seen :]
+        self._seen = len(self._sent)
+        return fresh
 
     def release(self) -> None:
         if self._owners.get(self._id) is self:

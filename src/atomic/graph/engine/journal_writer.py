@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from atomic.graph.engine.journal import Row, RunLog
+from atomic.graph.engine.journal import Row, RunLog, Signals
 
 _SNAPSHOT_BYTES = 1_000_000
 _ROW_COST = 200  # reading a row costs about as much as this many bytes of it
@@ -35,6 +35,10 @@ class JournalWriter:
         """Write and sync a row before returning."""
         self._queue.append(row)
         self._flush(sync=True)
+
+    def discard(self) -> None:
+        """Forget the rows that are not written yet."""
+        self._queue.clear()
 
     def flush(self) -> None:
         """Write and sync the queued rows before returning."""
@@ -86,6 +90,10 @@ class JournalWriter:
         rows, self._queue = self._queue, []
         self._log.append(rows, sync=sync)
         self._unfolded += sum(len(row.body) + _ROW_COST for row in rows)
+
+    def new_signals(self) -> Signals:
+        """Return the signals of the run that were sent since the last call."""
+        return self._log.new_signals()
 
     @property
     def wants_snapshot(self) -> bool:

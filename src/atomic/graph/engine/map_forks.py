@@ -8,11 +8,13 @@ from typing import Any, cast
 import msgspec
 
 from atomic.graph.engine.attempts import FAILURES, error_raised_by
+from atomic.graph.engine.author_functions import call
 from atomic.graph.engine.errors import NodeError
 from atomic.graph.engine.forks import Fork, conflict_error, conflict_in
 from atomic.graph.engine.node import MapBody
 from atomic.graph.engine.program import ForkOp
 from atomic.graph.engine.run import Entry
+from atomic.graph.engine.state import Overwrite
 from atomic.graph.engine.token import Token
 
 
@@ -23,6 +25,7 @@ class MapFork(Fork):
 
     def __init__(self, token: Token, op: ForkOp, body: MapBody) -> None:
         super().__init__(token, op, limit=op.limit)
+        self.set_limit(body.max_concurrency)
         self.body = body
         self.program = op.branches[""]
         self.items = self._items()
@@ -32,7 +35,7 @@ class MapFork(Fork):
         if recorded is not None and self.opened is not None and self.opened.plain:
             return recorded
         try:
-            items = list(self.body.over(self.token.state))
+            items = list(call(self.body.over, self.token.state, item=self.scope.item))
             data: list[Any] = msgspec.to_builtins(items) if self.run.writer is not None else []
         except FAILURES as error:  # the author's function; anything it raises fails the node
             raise error_raised_by("over", self.node_id, error) from error
@@ -58,8 +61,8 @@ class MapFork(Fork):
     def merge(self) -> None:
         names = list(self.names())
         trails = [self.children[name].trail or () for name in names]
-        if (conflict := conflict_in(trails, self.token.spec.replaced)) is not None:
-            raise conflict_error(self.node_id, conflict)
+        if (conflict := conflict_in(trails, self.token.spec)) is not None:
+            raise conflict_error(self.node_id, conflict, self.token.spec)
         self.note_joined(names)
         self.merge_entries(map_entries(self.node_id, self.op.id, self.program.all_ids, trails))
 
@@ -85,6 +88,10 @@ def map_entries(node_id: str, key: str, inner: frozenset[str], trails: Sequence[
         for entry in trail:
             kept = entry.update.get("outputs")
             if not kept:
+                entries.append(entry)
+                continue
+            if isinstance(kept, Overwrite):
+                output = kept.value.get(entry.key, output)
                 entries.append(entry)
                 continue
             output = kept.get(entry.key, output)

@@ -7,13 +7,14 @@ compiler lowers it to operations.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
 
 import msgspec
 
 from atomic.base.lazy_types import deferred
-from atomic.graph.engine.control import Abort, Duration, Goto, NodeResult, Retry, RetryLike, Skip
+from atomic.graph.engine.control import Abort, Blocked, Duration, Failed, Goto, NodeResult, Retry, RetryPolicies, Skip
 from atomic.graph.engine.errors import NodeError
 from atomic.graph.engine.state import State, StateT
 from atomic.questions import Question
@@ -31,6 +32,8 @@ else:
     DepsT = TypeVar("DepsT")
     ReadDepsT = TypeVar("ReadDepsT", covariant=True)
 
+DataT = TypeVar("DataT")
+ChildT = TypeVar("ChildT", bound=State)
 ReadStateT = TypeVar("ReadStateT", bound=State, covariant=True)
 
 
@@ -104,6 +107,18 @@ class NodeContext(Protocol[ReadStateT, ReadDepsT]):
     @property
     def index(self) -> int | None: ...
 
+    def free_worker(self) -> None:
+        """Let another task of the task loop begin while this one waits for something
+        that needs no worker, such as a merge.
+
+        Without a task loop, or with one worker, nothing happens.
+        """
+        ...
+
+    async def take_worker(self) -> None:
+        """Wait until a worker is free again for a task that has called `free_worker`."""
+        ...
+
     def emit(self, type: str, data: Any = None) -> None:
         """Send an event to the host. It is also part of the step's events."""
         ...
@@ -129,8 +144,57 @@ class NodeContext(Protocol[ReadStateT, ReadDepsT]):
         ...
 
     async def ask(self, question: Question | str) -> Any:
-        """Ask the user. The answer is a string, or a list of strings for a
-        multi-select.
+        """Ask the user. The answer is a string, a list of strings for a multi-select,
+        or a value of the question's `returns`.
+        """
+        ...
+
+    @overload
+    async def wait_for(self, name: str, *, timeout: Duration | None = None) -> Any: ...
+
+    @overload
+    async def wait_for(self, name: str, *, timeout: Duration | None = None, returns: type[DataT]) -> DataT: ...
+
+    async def wait_for(self, name: str, *, timeout: Duration | None = None, returns: Any = Any) -> Any:
+        """Return the data of the next signal of that name, checked against `returns`.
+
+        Signals arrive in order and survive a kill, and each is received once: a step that
+        runs again receives the same ones. One that was sent earlier is kept. Without a
+        host the run pauses until it is resumed.
+
+        Raises:
+            TimeoutError: `timeout` after the first wait there was no signal.
+        """
+        ...
+
+    async def sleep(
+        self,
+        *,
+        seconds: float | None = None,
+        minutes: float | None = None,
+        hours: float | None = None,
+        days: float | None = None,
+    ) -> None:
+        """Sleep for the sum of these. After a kill the step sleeps only the rest."""
+        ...
+
+    async def sleep_until(self, when: datetime) -> None:
+        """Sleep until a time, which has a time zone."""
+        ...
+
+    @overload
+    async def run(self, graph: CompiledGraph[ChildT], input: Mapping[str, Any] | State | None = None) -> ChildT: ...
+
+    @overload
+    async def run(self, graph: str, input: Mapping[str, Any] | State | None = None) -> State: ...
+
+    async def run(self, graph: Any, input: Mapping[str, Any] | State | None = None) -> Any:
+        """Run a graph, or a workflow by its name, and return its final state.
+
+        Its steps belong to this run, as `node/child`, those of a second call as
+        `node[1]/child`. A node that starts again after a kill or a pause gets what its
+        calls have finished, in the order of the calls; another attempt calls them
+        again. Raises NodeError if the graph fails.
         """
         ...
 
@@ -150,12 +214,19 @@ class NodeContext(Protocol[ReadStateT, ReadDepsT]):
         ...
 
 
-NodeAnswer = NodeResult | Mapping[str, Any] | None
+NodeAnswer = NodeResult | Mapping[str, Any] | Failed | Blocked | None
 Run = Callable[[NodeContext[StateT, DepsT]], Awaitable[NodeAnswer]]
 ErrorAnswer = Retry | Skip | Abort | Goto
 OnError = Callable[[Exception, NodeContext[StateT, Any]], ErrorAnswer | Awaitable[ErrorAnswer]]
-Condition = Callable[[StateT], Any]
+Strategy = Literal["all", "race", "any"]
+Condition = Callable[[StateT], Any] | Callable[[StateT, Any], Any]  # the second argument is the item of a map
 Merge = Callable[[Mapping[str, StateT], StateT], Mapping[str, Any] | None]
+Limit = int | Callable[[StateT], int] | Callable[[StateT, Any], int]
+Over = Callable[[StateT], Iterable[Any]] | Callable[[StateT, Any], Iterable[Any]]
+InputMapper = Callable[[StateT], Mapping[str, Any]] | Callable[[StateT, Any], Mapping[str, Any]]
+OutputMapper = (
+    Callable[[Any, StateT], Mapping[str, Any] | None] | Callable[[Any, StateT, Any], Mapping[str, Any] | None]
+)
 
 
 class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
@@ -172,7 +243,7 @@ class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
     body: Body | None = None
     name: str = ""
     description: str = ""
-    retry: RetryLike | None = None  # a Retry after compiling
+    retry: RetryPolicies | None = None  # a Retry or several after compiling
     timeout: Duration | None = None  # seconds after compiling
     on_error: OnError[StateT] | None = None
     model: str | None = None
@@ -182,6 +253,7 @@ class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
     tool: str = ""  # the host's tool that it calls
     reads: tuple[str, ...] = ()  # nodes whose outputs it uses
     isolated: bool = False  # it works in a copy of the project, which the host makes
+    of_item: tuple[str, ...] = ()  # its functions that take the item of a map or task loop
 
     if not TYPE_CHECKING:  # the second parameter has a default, which typing learns in Python 3.13
 
@@ -235,13 +307,13 @@ class ParallelBody(msgspec.Struct, frozen=True, eq=False):
     branches: tuple[tuple[str, Block], ...]
     strategy: str
     merge: Merge[Any] | None
-    max_concurrency: int | None
+    max_concurrency: Limit[Any] | None  # a function is called when the node begins
 
 
 class MapBody(msgspec.Struct, frozen=True, eq=False):
-    over: Callable[[Any], Iterable[Any]]
+    over: Over[Any]
     block: Block
-    max_concurrency: int | None
+    max_concurrency: Limit[Any] | None  # a function is called when the node begins
 
 
 class SubgraphBody(msgspec.Struct, frozen=True, eq=False):
@@ -250,8 +322,8 @@ class SubgraphBody(msgspec.Struct, frozen=True, eq=False):
     """
 
     graph: CompiledGraph[Any] | str
-    input_mapper: Callable[[Any], Mapping[str, Any]] | None
-    output_mapper: Callable[[Any, Any], Mapping[str, Any] | None] | None
+    input_mapper: InputMapper[Any] | None
+    output_mapper: OutputMapper[Any] | None
 
 
 class Dispatcher(Protocol):
@@ -308,10 +380,11 @@ class Dispatcher(Protocol):
 class TasksBody(msgspec.Struct, frozen=True, eq=False):
     """A task loop. A worker takes the next ready item as soon as it is free."""
 
-    dispatcher: Callable[[Any, Any], Dispatcher]  # called with the state and the run's deps when the node begins
+    # Called with the state, the run's deps and the item of a map around it when the node begins.
+    dispatcher: Callable[[Any, Any, Any], Dispatcher]
     block: Block
     until: Condition[Any] | None
-    max_concurrency: int | Callable[[Any], int]  # a function is called when the node begins
+    max_concurrency: Limit[Any]  # a function is called when the node begins
 
 
 Body = IfBody | LoopBody | ParallelBody | MapBody | SubgraphBody | TasksBody

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, cast
 
 import msgspec
 
 from atomic.base.errors import AtomicError
+from atomic.graph.engine.author_functions import AuthorFunctions, call, is_async, value_of
 from atomic.graph.engine.compiled import CompiledGraph
-from atomic.graph.engine.control import Duration, NodeResult, RetryLike
+from atomic.graph.engine.control import Blocked, Duration, Failed, NodeResult, RetryPolicies
 from atomic.graph.engine.node import (
     Block,
     Chain,
     Condition,
     DepsT,
     IfBody,
+    InputMapper,
+    Limit,
     LoopBody,
     MapBody,
     Merge,
@@ -25,18 +29,20 @@ from atomic.graph.engine.node import (
     NodeKind,
     NodeLike,
     OnError,
+    OutputMapper,
+    Over,
     ParallelBody,
     Run,
     Sequel,
+    Strategy,
     SubgraphBody,
 )
 from atomic.graph.engine.state import StateT
 from atomic.graph.engine.threads import call_in_thread
 from atomic.questions import Option, Question
 
-Args = Mapping[str, Any] | Callable[[StateT], Mapping[str, Any]]
-OutputMapper = Callable[[Any, StateT], Mapping[str, Any] | None]
-Text = str | Callable[[StateT], str]
+Args = Mapping[str, Any] | InputMapper[StateT]
+Text = str | Callable[[StateT], str] | Callable[[StateT, Any], str]
 
 
 def node(
@@ -45,17 +51,26 @@ def node(
     *,
     name: str = "",
     description: str = "",
-    retry: RetryLike | None = None,
+    retry: RetryPolicies | None = None,
     timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     model: str | None = None,
     recovery: bool = False,
+    goto: str | Sequence[str] = (),
 ) -> Node[StateT, DepsT]:
-    """Make a node from a function `async (ctx) -> NodeResult | dict | None`."""
+    """Make a node from a function `async (ctx) -> NodeResult | dict | None`.
+
+    `goto` declares the nodes that its results may go to, so that drawings and joins know
+    them. Then a result that goes elsewhere fails the node.
+    """
     problems = () if is_async(run) else ("run must be an async function; use tool_node for a plain one",)
+    targets = (goto,) if isinstance(goto, str) else tuple(goto)
+    if not all(isinstance(target, str) for target in targets):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+        problems = (*problems, f"goto takes ids of nodes, not {goto!r:.60}")
+        targets = ()
     return Node(
         id=id, kind=NodeKind.PLAIN, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, model=model, recovery=recovery, problems=problems,
+        on_error=on_error, model=model, recovery=recovery, targets=targets, problems=problems,
     )  # fmt: skip
 
 
@@ -67,7 +82,7 @@ def tool_node(
     output_mapper: OutputMapper[StateT] | None = None,
     name: str = "",
     description: str = "",
-    retry: RetryLike | None = None,
+    retry: RetryPolicies | None = None,
     timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     input_schema: Any = None,
@@ -76,27 +91,29 @@ def tool_node(
 ) -> Node[StateT, Any]:
     """Make a node that calls a function and keeps its result under the node's id.
 
-    A blocking function runs in a thread. With `args` it is called as `run(**args)`;
+    A blocking function runs in a thread. `Failed` and `Blocked` end the run. With `args` it is called as `run(**args)`;
     without, as `run(item)` inside a map, else as `run(state)`, and as `run()` if it
     takes no parameter.
     """
-    call = callable_of(run)
+    tool = callable_of(run)
     wants_input = _takes_a_parameter(run)
-    problems = tuple(_tool_problems(run, args, input_schema))
+    functions = AuthorFunctions(*_tool_problems(run, args, input_schema))
+    get_args = functions.read("args", args)
+    mapper = functions.read("output_mapper", output_mapper, first="result")
 
-    async def run_tool(ctx: NodeContext[StateT, Any]) -> NodeResult:
+    async def run_tool(ctx: NodeContext[StateT, Any]) -> NodeResult | Failed | Blocked:
         if args is not None:
-            given = checked(args(ctx.state) if callable(args) else args, input_schema, "args")
-            result = await call(**keywords_of(given))
+            given = checked(value_of(get_args, ctx.state, ctx.item), input_schema, "args")
+            result = await tool(**keywords_of(given))
         elif wants_input:
-            result = await call(ctx.state if ctx.index is None and ctx.item is None else ctx.item)
+            result = await tool(ctx.state if ctx.index is None and ctx.item is None else ctx.item)
         else:
-            result = await call()
-        return mapped(ctx.output_key, checked(result, output_schema, "result"), ctx.state, output_mapper)
+            result = await tool()
+        return tool_result(ctx, result, output_schema, mapper)
 
     return Node(
         id=id, kind=NodeKind.TOOL, run=run_tool, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, recovery=recovery, problems=problems,
+        on_error=on_error, recovery=recovery, problems=functions.problems, of_item=functions.of_item,
     )  # fmt: skip
 
 
@@ -109,28 +126,21 @@ def _tool_problems(run: Any, args: Any, input_schema: Any) -> Iterator[str]:
         yield f"input_schema {getattr(input_schema, '__name__', input_schema)} checks args; give args="
 
 
-def not_plain_functions(**functions: Any) -> tuple[str, ...]:
-    """Return a problem for each value that is not a plain function.
-
-    An async function is a problem, because the coroutine that it returns is always
-    true.
-    """
-    problems = {
-        name: "must be a plain function; it is async" if is_async(value) else f"must be a function, not {value!r:.60}"
-        for name, value in functions.items()
-        if not callable(value) or is_async(value)
-    }
-    return tuple(f"{name} {problem}" for name, problem in problems.items())
+def tool_result(ctx: NodeContext[Any, Any], result: Any, schema: Any, mapper: Any) -> NodeResult | Failed | Blocked:
+    """Return a tool's result as an update, or as the end of the run. Raise AtomicError."""
+    if isinstance(result, Failed | Blocked):
+        return result
+    return mapped(ctx, checked(result, schema, "result"), mapper)
 
 
-def mapped(node_id: str, result: Any, state: StateT, mapper: OutputMapper[StateT] | None) -> NodeResult:
-    """Return a result as an update: of the mapper, or under `outputs[node_id]`.
+def mapped(ctx: NodeContext[Any, Any], result: Any, mapper: Any) -> NodeResult:
+    """Return a result as an update: of the mapper, or under `outputs[output_key]`.
 
     Raise AtomicError.
     """
     if mapper is None:
-        return NodeResult({"outputs": {node_id: result}})
-    return NodeResult(mapping_of(mapper(result, state), "output_mapper"))
+        return NodeResult({"outputs": {ctx.output_key: result}})
+    return NodeResult(mapping_of(call(mapper, result, ctx.state, item=ctx.item), "output_mapper"))
 
 
 def mapping_of(update: Any, what: str) -> Mapping[str, Any] | None:
@@ -163,21 +173,16 @@ def keywords_of(given: Any) -> dict[str, Any]:
     return {name: getattr(given, name) for name in given.__struct_fields__}
 
 
-def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether a call of this function must be awaited."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
 def callable_of(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     """Return the function as an async one. A blocking one runs in a thread."""
     if is_async(function):
         return function
 
-    async def call(*args: Any, **kwargs: Any) -> Any:
+    async def run(*args: Any, **kwargs: Any) -> Any:
         result = await call_in_thread(lambda: function(*args, **kwargs))
         return await result if inspect.isawaitable(result) else result
 
-    return call
+    return run
 
 
 def _takes_a_parameter(function: Callable[..., Any]) -> bool:
@@ -198,27 +203,22 @@ def decision_node(
 ) -> Node[StateT, Any]:
     """Make a node that goes to the target of the first route whose condition holds."""
 
+    targets = (*(target for _, target in routes), *(() if fallback is None else (fallback,)))
+    functions = AuthorFunctions(*(() if targets else ("a decision needs at least one route or a fallback",)))
+    ways = [(functions.require(f"condition {place}", condition), to) for place, (condition, to) in enumerate(routes, 1)]
+
     async def decide(ctx: NodeContext[StateT, Any]) -> NodeResult:
-        for condition, target in routes:
-            if condition(ctx.state):
+        for condition, target in ways:
+            if call(condition, ctx.state, item=ctx.item):
                 return NodeResult(goto=target)
         if fallback is None:
             raise AtomicError(f"no edge from '{ctx.node_id}' matched; give a fallback, or a route that always holds")
         return NodeResult(goto=fallback)
 
-    targets = (*(target for _, target in routes), *(() if fallback is None else (fallback,)))
-    problems = () if targets else ("a decision needs at least one route or a fallback",)
-    conditions = {f"condition {place}": condition for place, (condition, _) in enumerate(routes, 1)}
-    problems = (*problems, *not_plain_functions(**conditions))
     return Node(
-        id=id,
-        kind=NodeKind.DECISION,
-        run=decide,
-        name=name,
-        description=description,
-        targets=targets,
-        problems=problems,
-    )
+        id=id, kind=NodeKind.DECISION, run=decide, name=name, description=description, targets=targets,
+        problems=functions.problems, of_item=functions.of_item,
+    )  # fmt: skip
 
 
 def ask_user_node(
@@ -229,23 +229,34 @@ def ask_user_node(
     header: str = "",
     multi_select: bool = False,
     default: str | None = None,
+    returns: Any = None,
     output_mapper: OutputMapper[StateT] | None = None,
     name: str = "",
     description: str = "",
 ) -> Node[StateT, Any]:
-    """Make a node that asks the user and keeps the answer under the node's id."""
+    """Make a node that asks the user and keeps the answer under the node's id.
+
+    With `returns` the answer is data of that type, such as a Struct.
+    """
+    functions = AuthorFunctions()
+    get_text = functions.read("question", question)
+    mapper = functions.read("output_mapper", output_mapper, first="answer")
 
     async def ask(ctx: NodeContext[StateT, Any]) -> NodeResult:
         if isinstance(question, Question):
             asked = msgspec.structs.replace(question, id=ctx.node_id)
         else:
-            text = question(ctx.state) if callable(question) else question
+            text = value_of(get_text, ctx.state, ctx.item)
             asked = Question(
-                text, options=options, header=header, multi_select=multi_select, default=default, id=ctx.node_id
-            )
-        return mapped(ctx.output_key, await ctx.ask(asked), ctx.state, output_mapper)
+                text, options=options, header=header, multi_select=multi_select, default=default, id=ctx.node_id,
+                returns=returns,
+            )  # fmt: skip
+        return mapped(ctx, await ctx.ask(asked), mapper)
 
-    return Node(id=id, kind=NodeKind.ASK, run=ask, name=name, description=description)
+    return Node(
+        id=id, kind=NodeKind.ASK, run=ask, name=name, description=description, problems=functions.problems,
+        of_item=functions.of_item,
+    )  # fmt: skip
 
 
 def wait_node(
@@ -261,18 +272,68 @@ def wait_node(
 
     `auto_approve` skips the pause.
     """
+    functions = AuthorFunctions()
+    get_text = functions.read("prompt", prompt)
+    mapper = functions.read("input_mapper", input_mapper, first="answer")
+    skip = auto_approve if isinstance(auto_approve, bool) else functions.require("auto_approve", auto_approve)
 
     async def wait(ctx: NodeContext[StateT, Any]) -> NodeResult | None:
-        if auto_approve(ctx.state) if callable(auto_approve) else auto_approve:
+        if value_of(skip, ctx.state, ctx.item):
             return None
-        text = prompt(ctx.state) if callable(prompt) else prompt
-        answer = await ctx.ask(Question(text, id=ctx.node_id))
-        if input_mapper is not None:
-            return NodeResult(mapping_of(input_mapper(answer, ctx.state), "input_mapper"))
-        return mapped(ctx.output_key, answer, ctx.state, None)
+        answer = await ctx.ask(Question(value_of(get_text, ctx.state, ctx.item), id=ctx.node_id))
+        if mapper is None:
+            return mapped(ctx, answer, None)
+        return NodeResult(mapping_of(call(mapper, answer, ctx.state, item=ctx.item), "input_mapper"))
 
-    problems = () if isinstance(auto_approve, bool) else not_plain_functions(auto_approve=auto_approve)
-    return Node(id=id, kind=NodeKind.WAIT, run=wait, name=name, description=description, problems=problems)
+    return Node(
+        id=id, kind=NodeKind.WAIT, run=wait, name=name, description=description, problems=functions.problems,
+        of_item=functions.of_item,
+    )  # fmt: skip
+
+
+def sleep_node(
+    id: str,
+    *,
+    seconds: float | None = None,
+    minutes: float | None = None,
+    hours: float | None = None,
+    days: float | None = None,
+    until: datetime | Callable[[StateT], datetime] | Callable[[StateT, Any], datetime] | None = None,
+    name: str = "",
+    description: str = "",
+) -> Node[StateT, Any]:
+    """Make a node that sleeps for a duration, or until a time.
+
+    With `deps.park`, or `--park`, a run that only sleeps ends its process meanwhile.
+    """
+    amounts = {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days}
+    functions = AuthorFunctions(*_sleep_problems(amounts, until))
+    get_time = functions.read("until", until)
+
+    async def sleep(ctx: NodeContext[StateT, Any]) -> None:
+        if until is None:
+            await ctx.sleep(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        else:
+            await ctx.sleep_until(value_of(get_time, ctx.state, ctx.item))
+
+    return Node(
+        id=id, kind=NodeKind.WAIT, run=sleep, name=name, description=description, problems=functions.problems,
+        of_item=functions.of_item,
+    )  # fmt: skip
+
+
+def _sleep_problems(amounts: Mapping[str, Any], until: Any) -> Iterator[str]:
+    from atomic.graph.engine.waits import duration_of, time_of  # few graphs sleep
+
+    try:
+        if until is None:
+            duration_of(amounts)
+        elif any(amount is not None for amount in amounts.values()):
+            yield "sleep_node takes a duration or until=, not both"
+        elif not callable(until):
+            time_of(until)
+    except AtomicError as error:
+        yield str(error)
 
 
 def block_of(sequel: Sequel[StateT]) -> Block:
@@ -298,9 +359,9 @@ def parallel_node(
     id: str,
     branches: Mapping[str, Sequel[StateT]] | Sequence[NodeLike[StateT]],
     *,
-    strategy: str = "all",
+    strategy: Strategy = "all",
     merge: Merge[StateT] | None = None,
-    max_concurrency: int | None = None,
+    max_concurrency: Limit[StateT] | None = None,
     name: str = "",
     description: str = "",
     timeout: Duration | None = None,
@@ -312,10 +373,12 @@ def parallel_node(
     Strategy `all` waits for every branch, `race` for the first to end, `any` for the
     first success.
     """
-    body = ParallelBody(_named_branches(branches), strategy, merge, max_concurrency)
+    functions = AuthorFunctions()
+    limit = functions.read("max_concurrency", max_concurrency)
+    body = ParallelBody(_named_branches(branches), strategy, merge, limit)
     return Node(
         id=id, kind=NodeKind.PARALLEL, body=body, name=name, description=description,
-        timeout=timeout, on_error=on_error, model=model,
+        timeout=timeout, on_error=on_error, model=model, problems=functions.problems, of_item=functions.of_item,
     )  # fmt: skip
 
 
@@ -330,10 +393,10 @@ def _named_branches(branches: Any) -> tuple[tuple[str, Block], ...]:
 
 def map_node(
     id: str,
-    over: Callable[[StateT], Iterable[Any]],
+    over: Over[StateT],
     node: Sequel[StateT],
     *,
-    max_concurrency: int | None = None,
+    max_concurrency: Limit[StateT] | None = None,
     name: str = "",
     description: str = "",
     timeout: Duration | None = None,
@@ -342,12 +405,15 @@ def map_node(
 ) -> Node[StateT, Any]:
     """Make a node that runs nodes for each item.
 
+    Functions of these nodes may take the item after the state: `lambda state, item: …`.
     `outputs[id]` lists their outputs in item order.
     """
+    functions = AuthorFunctions()
+    limit = functions.read("max_concurrency", max_concurrency)
+    body = MapBody(functions.require("over", over), block_of(node), limit)
     return Node(
-        id=id, kind=NodeKind.MAP, body=MapBody(over, block_of(node), max_concurrency), name=name,
-        description=description, timeout=timeout, on_error=on_error, model=model,
-        problems=not_plain_functions(over=over),
+        id=id, kind=NodeKind.MAP, body=body, name=name, description=description, timeout=timeout, on_error=on_error,
+        model=model, problems=functions.problems, of_item=functions.of_item,
     )  # fmt: skip
 
 
@@ -355,8 +421,8 @@ def subgraph_node(
     id: str,
     graph: CompiledGraph[Any] | str,
     *,
-    input_mapper: Callable[[StateT], Mapping[str, Any]] | None = None,
-    output_mapper: Callable[[Any, StateT], Mapping[str, Any] | None] | None = None,
+    input_mapper: InputMapper[StateT] | None = None,
+    output_mapper: OutputMapper[StateT] | None = None,
     name: str = "",
     description: str = "",
     timeout: Duration | None = None,
@@ -367,15 +433,24 @@ def subgraph_node(
 
     `outputs[id]` is its final state.
     """
+    functions = AuthorFunctions(*_subgraph_problems(graph))
+    to_child = functions.read("input_mapper", input_mapper)
+    from_child = functions.read("output_mapper", output_mapper, first="child")
     return Node(
-        id=id, kind=NodeKind.SUBGRAPH, body=SubgraphBody(graph, input_mapper, output_mapper), name=name,
-        description=description, timeout=timeout, on_error=on_error, model=model, problems=_subgraph_problems(graph),
+        id=id, kind=NodeKind.SUBGRAPH, body=SubgraphBody(graph, to_child, from_child), name=name,
+        description=description, timeout=timeout, on_error=on_error, model=model, problems=functions.problems,
+        of_item=functions.of_item,
     )  # fmt: skip
+
+
+NOT_A_SUBGRAPH = "is a workflow function, and a subgraph is a graph; call it from another function: flow.run(…)"
 
 
 def _subgraph_problems(graph: Any) -> tuple[str, ...]:
     if isinstance(graph, str) and graph:
         return ()
+    if getattr(graph, "function", None) is not None:
+        return (f"{getattr(graph, 'name', 'it')} {NOT_A_SUBGRAPH}",)
     if hasattr(graph, "program"):
         return ()
     if hasattr(graph, "compile"):
@@ -391,16 +466,22 @@ def if_node(
     else_: Sequel[StateT] | None = None,
 ) -> Node[StateT, Any]:
     """Make a node that runs the first branch whose condition holds, if any."""
-    branches: list[tuple[Condition[Any] | None, Block]] = [(condition, block_of(then))]
-    branches += [(other, block_of(sequel)) for other, sequel in else_if]
+    ways = [(condition, then), *else_if]
+    functions = AuthorFunctions()
+    branches: list[tuple[Condition[Any] | None, Block]] = [
+        (functions.require(f"condition {place}", test), block_of(sequel))
+        for place, (test, sequel) in enumerate(ways, 1)
+    ]
     branches.append((None, block_of(() if else_ is None else else_)))
-    conditions = {f"condition {place}": branch[0] for place, branch in enumerate(branches[:-1], 1)}
-    return Node(id=id, kind=NodeKind.IF, body=IfBody(tuple(branches)), problems=not_plain_functions(**conditions))
+    return Node(
+        id=id, kind=NodeKind.IF, body=IfBody(tuple(branches)), problems=functions.problems, of_item=functions.of_item
+    )
 
 
 def loop_node(
     id: str, body: Sequel[StateT], *, until: Condition[StateT] | None, max_iterations: int = 100
 ) -> Node[StateT, Any]:
     """Make a node that repeats nodes until a condition holds after an iteration."""
-    problems = not_plain_functions(until=until)
-    return Node(id=id, kind=NodeKind.LOOP, body=LoopBody(block_of(body), until, max_iterations), problems=problems)
+    functions = AuthorFunctions()
+    loop = LoopBody(block_of(body), functions.require("until", until), max_iterations)
+    return Node(id=id, kind=NodeKind.LOOP, body=loop, problems=functions.problems, of_item=functions.of_item)

@@ -20,6 +20,7 @@ class ParallelFork(Fork):
 
     def __init__(self, token: Token, op: ForkOp, body: ParallelBody) -> None:
         super().__init__(token, op, limit=op.limit)
+        self.set_limit(body.max_concurrency)
         self.body = body
         self.decides_early = body.strategy != "all"
         self.winner: str | None = None
@@ -111,8 +112,8 @@ class ParallelFork(Fork):
             self._merge_by_function(names)
             return
         trails = [self.children[name].trail or () for name in names]
-        if (conflict := conflict_in(trails, self.token.spec.replaced)) is not None:
-            raise conflict_error(self.node_id, conflict)
+        if (conflict := conflict_in(trails, self.token.spec)) is not None:
+            raise conflict_error(self.node_id, conflict, self.token.spec)
         self.note_joined([self._recorded_names.get(name, name) for name in names])
         self.merge_entries([entry for trail in trails for entry in trail])
 

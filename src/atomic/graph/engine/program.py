@@ -7,13 +7,14 @@ inside their scope; only what runs concurrently has its own program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
 
+from atomic.base.errors import did_you_mean
 from atomic.graph.engine.node import Body, Condition, Node, SubgraphBody
 from atomic.graph.engine.state import StateSpec
 
@@ -232,6 +233,44 @@ def _inside(op: Op) -> Any:
         graph = op.body.graph
         return graph if isinstance(graph, str) else (graph.program.shape, graph.program.spec.reducer_identities())
     return [(name, program.outline()) for name, program in op.branches.items()]
+
+
+def breakpoint_problem(program: Program, path: str) -> str | None:
+    """Return why the run cannot pause before the node at a path, or None."""
+    outer, _, inner = path.partition("/")
+    op = _find_op(program, outer)
+    if op is None:
+        return f"there is no node '{path}'{did_you_mean(path, _paths(program))}"
+    if inner:
+        body = op.body if isinstance(op, ForkOp) else None
+        if not isinstance(body, SubgraphBody):
+            return f"'{outer}' is not a subgraph, so it has no '{inner}'"
+        if isinstance(body.graph, str):
+            return None  # checked when the workflow is known
+        problem = breakpoint_problem(body.graph.program, inner)
+        return None if problem is None else f"in '{outer}': {problem}"
+    if isinstance(op, (StepOp, ForkOp)):
+        return None
+    return f"'{path}' is an if or a loop; name the first node inside it"
+
+
+def _find_op(program: Program, id: str) -> Op | None:
+    """Return the operation of a node, also in branches and items."""
+    if id in program.by_id:
+        return program.ops[program.by_id[id]]
+    inside = (branch for op in program.ops if isinstance(op, ForkOp) for branch in op.branches.values())
+    return next((found for branch in inside if (found := _find_op(branch, id)) is not None), None)
+
+
+def _paths(program: Program) -> Iterator[str]:
+    """Yield the ids of all nodes; those of subgraphs as `outer/inner`."""
+    yield from program.by_id
+    for op in program.ops:
+        if isinstance(op, ForkOp):
+            for branch in op.branches.values():
+                yield from _paths(branch)
+            if isinstance(op.body, SubgraphBody) and not isinstance(op.body.graph, str):
+                yield from (f"{op.id}/{path}" for path in _paths(op.body.graph.program))
 
 
 def everything_after(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> set[T]:

@@ -92,6 +92,20 @@ if_defined = Reducer("if_defined", lambda current, update: current if update is 
 _NAMED = {item.name: item for item in (replace, concat, merge, max, min, sum, or_, and_, if_defined)}
 
 
+def _merge_latest_last(current: dict[Any, Any], update: dict[Any, Any]) -> dict[Any, Any]:
+    return {**{key: value for key, value in current.items() if key not in update}, **update}
+
+
+def _extend_latest_last(current: dict[Any, Any], update: dict[Any, Any]) -> None:
+    for key in update:
+        current.pop(key, None)
+    current.update(update)
+
+
+# As `merge`, and the keys of the last update come last: the last output of a run.
+merge_latest_last = Reducer("merge", _merge_latest_last, extends=dict, extend=_extend_latest_last)
+
+
 def find_reducer(name: str) -> Reducer | None:
     """Return the reducer with that name, or None for an author's own."""
     kind, _, field = name.partition(":")

@@ -12,14 +12,14 @@ import msgspec
 from atomic.base.step_names import local_node
 from atomic.graph.engine.control import END
 from atomic.graph.engine.edge_forks import united_entries
-from atomic.graph.engine.errors import JournalError
+from atomic.graph.engine.errors import JournalError, StateError
 from atomic.graph.engine.history import RunHistory, Visit
-from atomic.graph.engine.journal import ALONE, UNSAID, AnsweredBody, JoinedBody, OpenedBody, StepBody
+from atomic.graph.engine.journal import ALONE, UNSAID, AnsweredBody, JoinedBody, OpenedBody, StepBody, UpdatedBody
 from atomic.graph.engine.map_forks import map_entries
 from atomic.graph.engine.node import MapBody, ParallelBody, SubgraphBody
 from atomic.graph.engine.program import ForkOp, Op, Program, RouteOp
 from atomic.graph.engine.run import Entry, Scope, quote
-from atomic.graph.engine.state import Values
+from atomic.graph.engine.state import Overwrite, Values, decode_changes
 
 
 def _op_of(program: Program, id: str) -> Op:
@@ -178,6 +178,9 @@ class Replay:
         return [entry for trail in trails for entry in trail]
 
     def _visit(self, visit: Visit) -> None:
+        if isinstance(visit, UpdatedBody):
+            self._updated(visit)
+            return
         self._caught = None
         if self.program.removed and self._pass_removed(visit):
             return
@@ -200,13 +203,30 @@ class Replay:
                 tip.asks = None
                 self._add(tip, [Entry(key, key, {"outputs": {key: answer}})])
 
+    def _updated(self, body: UpdatedBody) -> None:
+        """Merge a change of the state from outside: before everything that open branches have done."""
+        if body.again:
+            self.trunk += self._entries_of_tips(kept=False)
+            self.tips = {"": Tip("", None)}
+            self._last = ""
+            self._caught = None
+        try:
+            update = self._read_update(body.update)
+        except StateError as error:
+            raise JournalError(f"The update that the run was given does not fit its state: {error}") from error
+        self.trunk.append(Entry("", "", update))
+
     def _read_update(self, update: msgspec.Raw | bytes) -> Values:
-        values = msgspec.msgpack.decode(update) if self.history.raw else self.program.spec.decode_update(update)
+        values = decode_changes(update) if self.history.raw else self.program.spec.decode_update(update)
         if self.program.renamed and "outputs" in values:
-            values["outputs"] = renamed_outputs(self.program, values["outputs"])
+            outputs = values["outputs"]
+            if isinstance(outputs, Overwrite):
+                values["outputs"] = Overwrite(renamed_outputs(self.program, outputs.value))
+            else:
+                values["outputs"] = renamed_outputs(self.program, outputs)
         return values
 
-    def _pass_removed(self, visit: Visit) -> bool:
+    def _pass_removed(self, visit: StepBody | OpenedBody | JoinedBody | AnsweredBody) -> bool:
         """Accept a visit of a removed node: the visit before it takes its place."""
         if isinstance(visit, AnsweredBody):
             return False
@@ -270,6 +290,8 @@ class Replay:
                     entries += self._entries_without_op(visit, inside, None)
                 case JoinedBody(fork=key):
                     entries += self._entries_without_op(visit, inside, opened.get(key))
+                case UpdatedBody():
+                    pass  # only the root's state is changed from outside
         return entries
 
     def _op(self, public_id: str) -> Op:
@@ -307,7 +329,7 @@ class Replay:
             isinstance(visit, StepBody)
             and visit.goto is not None  # else the failed step runs again, and may be caught again
             and self.program.find(self.scope.local_id(visit.node_id)) == pc
-            for visit in self.history.visits(self.scope.path)
+            for visit in self.history.recent_visits(self.scope.path)
         )
 
     def _grow(self, tip: Tip, after: tuple[str, ...] | None, ways: tuple[int, ...] | None) -> None:

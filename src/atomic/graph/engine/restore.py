@@ -8,7 +8,6 @@ the last record.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from atomic.graph.engine.control import END
 from atomic.graph.engine.edge_forks import Group
@@ -16,7 +15,7 @@ from atomic.graph.engine.edges_taken import leave, take_way
 from atomic.graph.engine.errors import NodeError
 from atomic.graph.engine.history import RunHistory
 from atomic.graph.engine.program import END_PC, Op, Program
-from atomic.graph.engine.replay import Replay, Tip, targets_of
+from atomic.graph.engine.replay import Replay, Tip, first_values, targets_of
 from atomic.graph.engine.run import Entry, Run, Scope
 from atomic.graph.engine.state import Values
 from atomic.graph.engine.token import Resumed, Token
@@ -40,7 +39,9 @@ def restore_token(
     token.errors = (*errors, *history.errors_of(scope.path))
     token.updated = history.updated
     token.resumed = Resumed.WRITTEN if scope.path else Resumed.IMPLIED
-    if history.snapshot is not None and not scope.path:
+    if not scope.path and history.begins_again:
+        token.resumed = None
+    if history.snapshot is not None and history.has_current_snapshot and not scope.path:
         token.last = history.snapshot.last
     replay = Replay(history, scope, program)
     token.take(replay.trunk)
@@ -87,11 +88,12 @@ def _set_counters(token: Token, tip: Tip, op: Op) -> None:
         token.counters[slot] = count
 
 
-def recorded_state(history: RunHistory, program: Program, values: Values) -> Any:
-    """Return the state with everything recorded, including open branches."""
+def recorded_values(history: RunHistory, program: Program, execution_id: str) -> Values:
+    """Return the values with everything recorded, including open branches."""
+    values = program.spec.start(first_values(history, program), execution_id)
     for entry in Replay(history, Scope(), program).all_entries():
         program.spec.apply(values, entry.update)
-    return program.spec.build(values, history.updated)
+    return values
 
 
 def _restore_failure(history: RunHistory, token: Token) -> None:

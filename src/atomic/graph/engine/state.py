@@ -7,10 +7,21 @@ is read. `StateSpec` knows for each field how a value is checked and merged.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Any, Generic, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import StructMeta
@@ -21,6 +32,7 @@ from atomic.graph.engine.errors import StateError
 from atomic.graph.engine.reducers import ReducerFunction
 
 Values = dict[str, Any]
+FieldsP = ParamSpec("FieldsP")
 
 
 def _copier(default: Any) -> Callable[[], Any]:
@@ -77,7 +89,22 @@ class State(msgspec.Struct, metaclass=StateMeta):
 
     execution_id: str = ""
     last_updated: str = ""
-    outputs: Annotated[dict[str, Any], reducers.merge] = {}
+    outputs: Annotated[dict[str, Any], reducers.merge_latest_last] = {}
+
+    @classmethod
+    def update(cls: Callable[FieldsP, Any], *args: FieldsP.args, **fields: FieldsP.kwargs) -> dict[str, Any]:
+        """Return an update of these fields, whose names and types a type checker sees.
+
+        Fields without a default must all be given; else write a dict.
+        """
+        names = cast("type[State]", cls).__struct_fields__
+        for name in fields:
+            if name not in names:
+                state = cast("type[State]", cls).__name__
+                raise StateError(name, f"{state} has no such field{did_you_mean(name, names)}")
+        if args:
+            raise StateError("", "an update has named fields only")
+        return dict(fields)
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -91,11 +118,31 @@ class State(msgspec.Struct, metaclass=StateMeta):
         return is_equal if is_equal is NotImplemented else not is_equal
 
 
+class Overwrite:
+    """A value in an update that replaces a field, also one with a reducer."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Overwrite) and other.value == self.value
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # like the list that it usually holds
+
+    def __repr__(self) -> str:
+        return f"Overwrite({self.value!r})"
+
+
+_OVERWRITTEN = "="  # after a field's name in a recorded update: the value replaces the field
+
 RESERVED = frozenset({"execution_id", "last_updated"})
 StateT = TypeVar("StateT", bound=State)
 
 _decode_raw = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.msgpack.Encoder(enc_hook=lambda value: _plain(value)).encode
+_encode_sorted = msgspec.msgpack.Encoder(enc_hook=lambda value: _plain(value), order="deterministic").encode
 
 
 def _plain(value: Any) -> Any:
@@ -103,20 +150,67 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "__fspath__"):
         return value.__fspath__()
     if hasattr(value, "model_dump"):  # pydantic
-        return value.model_dump()
+        return _model_data(value)
     raise TypeError(f"a value of type {type(value).__name__} cannot be recorded; return plain data or a msgspec Struct")
 
 
-def encode_value(value: Any, path: str) -> bytes:
+def _model_data(model: Any) -> Any:
+    """Return the data of a pydantic model, from which the same model can be made.
+
+    Raise TypeError if there is none.
+    """
+    kind: Any = type(model)  # pyright: ignore[reportUnknownVariableType]  # pydantic may not be installed
+    for by_alias in (True, False):
+        data = model.model_dump(by_alias=by_alias, round_trip=True)
+        try:
+            if kind.model_validate(data) == model:
+                return data
+        except ValueError:  # aliases that it writes, but does not read
+            continue
+    raise TypeError(
+        f"{kind.__name__} cannot be made again from its model_dump(): look at its aliases, excluded fields and"
+        " validators, or return plain data"
+    )
+
+
+def encode_value(value: Any, path: str, *, is_sorted: bool = False) -> bytes:
     """Encode a value like the journal.
 
-    Raise StateError with the path of the wrong part.
+    With `is_sorted` equal sets and mappings have the same form. Raise StateError with the
+    path of the wrong part.
     """
     try:
-        return _encode(value)
+        return _encode_sorted(value) if is_sorted else _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         where, reason = _find_culprit(value, path, 0) or (path, error)
         raise StateError(where, _reason_of(reason)) from error
+
+
+def encode_changes(update: Values | None) -> bytes:
+    """Encode an update of a state. Raise StateError."""
+    update = update or {}
+    for value in update.values():
+        if type(value) is Overwrite:
+            return encode_value(_marked(update), "update")
+    return encode_value(update, "update")
+
+
+def _marked(update: Values) -> Values:
+    return {
+        f"{name}{_OVERWRITTEN}" if type(value) is Overwrite else name: value.value
+        if type(value) is Overwrite
+        else value
+        for name, value in update.items()
+    }
+
+
+def decode_changes(data: bytes | msgspec.Raw) -> Values:
+    """Return a recorded update as plain data, without a state class."""
+    update: Values = msgspec.msgpack.decode(data)
+    return {
+        name.removesuffix(_OVERWRITTEN): Overwrite(value) if name.endswith(_OVERWRITTEN) else value
+        for name, value in update.items()
+    }
 
 
 def _reason_of(error: Exception) -> str:
@@ -173,7 +267,7 @@ class FieldSpec:
         extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
         self.name = name
         self.path = prefix + name
-        if (model := _pydantic_model(annotation)) is not None:
+        if (model := pydantic_model_in(annotation)) is not None:
             reason = f"{model} is a pydantic model; use a msgspec.Struct or a dataclass, or dict and model_dump()"
             raise StateError(self.path, reason)
         try:
@@ -247,7 +341,7 @@ _OWNED = (
 class StateSpec(Generic[StateT]):
     """Facts about a State class, computed once."""
 
-    __slots__ = ("_identities", "_stamp", "_stamp_time", "_writable", "fields", "replaced", "state_type")
+    __slots__ = ("_identities", "_stamp", "_stamp_time", "_writable", "fields", "overwrites", "replaced", "state_type")
 
     def __init__(self, state_type: type[StateT]) -> None:
         self.state_type = state_type
@@ -264,6 +358,7 @@ class StateSpec(Generic[StateT]):
         self.fields = {name: FieldSpec(name, hints[name]) for name in state_type.__struct_fields__}
         self._writable = {name: field for name, field in self.fields.items() if name not in RESERVED}
         self.replaced = frozenset(name for name, field in self.fields.items() if field.reduce is None)
+        self.overwrites = False  # whether any update so far has overwritten a field past its reducer
         self._stamp = ""
         self._stamp_time = -1
         self._identities: dict[str, str] | None = None
@@ -274,7 +369,7 @@ class StateSpec(Generic[StateT]):
         if isinstance(given, State):
             given = {name: getattr(given, name) for name in given.__struct_fields__}
         for name, value in (given or {}).items():
-            values[name] = self._field(name).convert(value)
+            values[name] = self._field(name).convert(value.value if type(value) is Overwrite else value)
         values["execution_id"] = execution_id
         values["last_updated"] = ""
         try:
@@ -305,9 +400,27 @@ class StateSpec(Generic[StateT]):
                 raise StateError(name, "is set by the engine; a node cannot write it")
             if type(value) is field.scalar and -_INT_LIMIT <= value < _INT_LIMIT:
                 result[name] = value  # numbers need no conversion; everything else goes through the codec
+            elif type(value) is Overwrite:
+                result[name] = self._overwriting(field, field.convert(value.value))
             else:
                 result[name] = field.convert(value)
         return result
+
+    def _overwriting(self, field: FieldSpec, value: Any) -> Any:
+        """Return a value that replaces a field. A field without a reducer needs no mark."""
+        if field.reduce is None:
+            return value
+        self.overwrites = True
+        return Overwrite(value)
+
+    def unreduced(self, trails: Iterable[Sequence[Any]]) -> frozenset[str]:
+        """Return the fields that only one of several branches may write."""
+        if not self.overwrites:
+            return self.replaced
+        entries = [entry for trail in trails for entry in trail]
+        return self.replaced.union(
+            name for entry in entries for name, value in entry.update.items() if type(value) is Overwrite
+        )
 
     def apply(self, values: Values, update: Values) -> None:
         """Merge a checked update into values completely or not at all.
@@ -323,6 +436,9 @@ class StateSpec(Generic[StateT]):
                 current = values[name]
                 if type(current) is field.extends is type(value) and sys.getrefcount(current) <= _OWNED:
                     field.extend(current, value)  # pyright: ignore[reportOptionalCall]  # it extends that type
+                    return
+                if type(value) is Overwrite:
+                    values[name] = value.value
                     return
                 try:
                     values[name] = field.reduce(current, value)
@@ -341,6 +457,9 @@ class StateSpec(Generic[StateT]):
             current = values[name]
             if type(current) is field.extends is type(value) and sys.getrefcount(current) <= _OWNED:
                 in_place.append((field, current, value))
+                continue
+            if type(value) is Overwrite:
+                merged[name] = value.value
                 continue
             try:
                 merged[name] = value if field.reduce is None else field.reduce(current, value)
@@ -381,7 +500,14 @@ class StateSpec(Generic[StateT]):
         """
         result: Values = {}
         for name, raw in _decode_raw(data).items():
-            result[name] = self._field(name).decode(raw)
+            field = self.fields.get(name)
+            if field is not None:
+                result[name] = field.decode(raw)
+            elif name.endswith(_OVERWRITTEN):
+                field = self._field(name.removesuffix(_OVERWRITTEN))
+                result[field.name] = self._overwriting(field, field.decode(raw))
+            else:
+                self._field(name)
         return result
 
 
@@ -390,11 +516,11 @@ def _base_hints() -> dict[str, Any]:
     return get_type_hints(State, include_extras=True)
 
 
-def _pydantic_model(annotation: Any) -> str | None:
+def pydantic_model_in(annotation: Any) -> str | None:
     """Return the name of a pydantic model in a type, or None."""
     if isinstance(annotation, type) and hasattr(annotation, "model_validate") and hasattr(annotation, "model_fields"):
         return annotation.__name__
-    return next((name for part in get_args(annotation) if (name := _pydantic_model(part)) is not None), None)
+    return next((name for part in get_args(annotation) if (name := pydantic_model_in(part)) is not None), None)
 
 
 def reducer_error(field: FieldSpec, error: Exception) -> StateError:

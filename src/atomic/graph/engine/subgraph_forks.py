@@ -8,15 +8,17 @@ from typing import Any
 
 from atomic.base.errors import AtomicError
 from atomic.graph.engine.attempts import FAILURES, as_node_error, error_raised_by
+from atomic.graph.engine.author_functions import call
+from atomic.graph.engine.called_graphs import resolve_graph
 from atomic.graph.engine.control import Event, RunStatus
-from atomic.graph.engine.errors import StateError
+from atomic.graph.engine.errors import NodeError, StateError
 from atomic.graph.engine.forks import Fork
 from atomic.graph.engine.journal import RowKind, StepBody, encode_row
 from atomic.graph.engine.node import SubgraphBody
 from atomic.graph.engine.nodes import mapping_of
-from atomic.graph.engine.program import ForkOp
+from atomic.graph.engine.program import ForkOp, breakpoint_problem
 from atomic.graph.engine.run import Entry, Scope, Step, encode_update
-from atomic.graph.engine.state import Values
+from atomic.graph.engine.state import Overwrite, Values
 from atomic.graph.engine.token import Token
 
 _OWN_FIELDS = frozenset({"execution_id", "last_updated", "outputs"})
@@ -35,25 +37,27 @@ class SubgraphFork(Fork):
         self.follows = token.follows
         self.more: list[Values] = []
         self.graph = self._resolve()
+        self.breakpoints = self._breakpoints()
         self.values = self._first_values()
         step_id = self.run.step_id(self.node_id, int(self.key.rpartition("#")[2]))
         self.run.report_event(self.node_id, Event("started", {"step_id": step_id, "attempt": 1}))
 
     def _resolve(self) -> Any:
         """Return the graph, which may be given by its name. Raise NodeError for a circle."""
-        name = self.body.graph
-        if not isinstance(name, str):
-            return name
         try:
-            if name.casefold() in [known.casefold() for known in self.scope.names]:
-                raise AtomicError(f"workflows call each other in a circle: {' -> '.join([*self.scope.names, name])}")
-            workflows = getattr(self.run.deps, "workflows", None)
-            if workflows is None:
-                reason = "the run has no workflows; pass deps with .workflows"
-                raise AtomicError(f'workflow "{name}" cannot be found: {reason}')
-            return workflows.require(name)
+            return resolve_graph(self.run, self.scope, self.body.graph)
         except AtomicError as error:
             raise as_node_error(self.node_id, error) from error
+
+    def _breakpoints(self) -> frozenset[str]:
+        """Return where the run pauses in the graph. Raise NodeError if the graph has no such node."""
+        outside = [path for path in self.scope.breakpoints if path.startswith(f"{self.op.id}/")]
+        inside = frozenset(path.partition("/")[2] for path in outside)
+        if isinstance(self.body.graph, str):
+            for path in sorted(inside):
+                if (problem := breakpoint_problem(self.graph.program, path)) is not None:
+                    raise NodeError(self.node_id, f"pause_before: {problem}")
+        return inside | frozenset(self.graph.options.pause_before)
 
     def _first_values(self) -> Values:
         spec = self.graph.program.spec
@@ -67,7 +71,7 @@ class SubgraphFork(Fork):
             return spec.start(self.opened.values, self.run.execution_id)
         try:
             if self.body.input_mapper is not None:
-                given: Any = self.body.input_mapper(self.token.state)
+                given: Any = call(self.body.input_mapper, self.token.state, item=self.scope.item)
             else:
                 shared = spec.fields.keys() & self.token.spec.fields.keys() - _OWN_FIELDS
                 given = {name: self.token.values[name] for name in spec.fields if name in shared}
@@ -95,6 +99,11 @@ class SubgraphFork(Fork):
                     continue
                 if ours.reduce is None:
                     joined[name] = child.values[name]
+                elif isinstance(value, Overwrite):
+                    joined[name] = value
+                    single = [other for other in single if name not in other]
+                elif name in joined and isinstance(joined[name], Overwrite):
+                    joined[name] = Overwrite(ours.reduce(joined[name].value, value))
                 elif ours.extends_like(theirs):
                     joined[name] = ours.reduce(joined[name], value) if name in joined else value
                 else:
@@ -114,6 +123,7 @@ class SubgraphFork(Fork):
             index=outer.index,
             counted=outer.counted,
             names=(*outer.names, self.graph.options.name),
+            breakpoints=self.breakpoints,
         )
         scope.branches = self
         token = self.children[name] = self.token_at(scope, self.graph.program, self.values)
@@ -131,7 +141,8 @@ class SubgraphFork(Fork):
         spec = self.token.spec
         try:
             if self.body.output_mapper is not None:
-                update = mapping_of(self.body.output_mapper(child.state, self.token.state), "output_mapper")
+                result = call(self.body.output_mapper, child.state, self.token.state, item=self.scope.item)
+                update = mapping_of(result, "output_mapper")
                 return spec.convert(update or {}), []
             final = {**child.values, "last_updated": ""}  # a time would make equal states different
             joined, single = self._changes(child)

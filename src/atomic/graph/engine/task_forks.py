@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from atomic.graph.engine.attempts import as_node_error
+from atomic.graph.engine.author_functions import call
 from atomic.graph.engine.control import Event, Postpone, RunStatus, Suspend
 from atomic.graph.engine.errors import NodeError
 from atomic.graph.engine.forks import Fork
 from atomic.graph.engine.node import Dispatcher, TasksBody
 from atomic.graph.engine.program import ForkOp
-from atomic.graph.engine.run import Entry, Step
+from atomic.graph.engine.run import Entry, Step, StepOwner
 from atomic.graph.engine.state import Values
 from atomic.graph.engine.token import Token
 
@@ -38,14 +40,16 @@ class TasksFork(Fork):
         super().__init__(token, op, limit=op.limit)
         self.body = body
         self.program = op.branches[""]
+        self.set_limit(body.max_concurrency)
         try:
-            if callable(body.max_concurrency):
-                self.limit = body.max_concurrency(token.state)
-            self.dispatcher: Dispatcher = body.dispatcher(token.state, token.run.deps)
+            self.dispatcher: Dispatcher = body.dispatcher(token.state, token.run.deps, self.scope.item)
         except Exception as error:  # a file or the author's function; anything they raise fails the node
             raise as_node_error(self.node_id, error) from error
         self._progress = asyncio.Condition()
         self._busy = 0
+        # Items that run without a worker: each worker took another item meanwhile.
+        self._without_worker: set[str] = set()
+        self._waiting: deque[str] = deque()  # those of them that want one again
         self._stop = False
         self._broken: NodeError | None = None
         self._finished: list[str] = []
@@ -68,6 +72,10 @@ class TasksFork(Fork):
                 self.make(name)
                 self._finished.append(name)
 
+    @property
+    def at_work(self) -> int:
+        return self._busy - len(self._waiting)
+
     def begin(self) -> None:
         super().begin()
         for _ in range(self.limit or max(1, len(self.dispatcher.order()))):
@@ -79,16 +87,52 @@ class TasksFork(Fork):
     async def walk_all(self) -> None:
         """Take ready items until no more can come."""
         with self:
-            while (taken := await self._take()) is not None:
+            has_item = True
+            while has_item and (taken := await self._take()) is not None:
                 name, item = taken
                 try:
                     token = self._task_token(name, item)
                     await self.walk(name, token)
                     self._see_pause(name, token)
                 finally:
+                    # Without a worker, another one has taken the place of this.
+                    has_item = name not in self._without_worker
+                    self._without_worker.discard(name)
                     async with self._progress:
                         self._busy -= 1
                         self._progress.notify_all()
+
+    def free_worker(self, owner: StepOwner) -> None:
+        """Let another item begin, although that of a token is not over.
+
+        With one worker none does: each item sees the updates of all before it. As many
+        items as there are workers may run without one.
+        """
+        name = self._name_of(owner)
+        if name in self._without_worker or not 1 < self.limit > len(self._without_worker):
+            return
+        self._without_worker.add(name)
+        self.spawn(self.walk_all(), self.node_id)
+
+    async def take_worker(self, owner: StepOwner) -> None:
+        """Wait until a worker is free for the item of a token, if it has none.
+
+        It comes before items that have not begun.
+        """
+        name = self._name_of(owner)
+        if name not in self._without_worker:
+            return
+        async with self._progress:
+            self._waiting.append(name)
+            self._progress.notify_all()
+            try:
+                await self._progress.wait_for(lambda: self._stop or name not in self._without_worker)
+            finally:
+                if name in self._waiting:
+                    self._waiting.remove(name)
+
+    def _name_of(self, owner: StepOwner) -> str:
+        return next(name for name, child in self.children.items() if child is owner)
 
     def _see_pause(self, name: str, token: Token) -> None:
         first = [item for pause in token.suspended if isinstance(pause, Postpone) for item in pause.first]
@@ -97,7 +141,7 @@ class TasksFork(Fork):
             self._ask(lambda: self.dispatcher.postpone(name, first))
             self._report_tasks()
             return
-        if any(pause.question is None for pause in token.suspended):
+        if not all(pause.concerns_only_its_step for pause in token.suspended):
             self._stop = True
         if token.suspended and not any(pause.begun for pause in token.suspended):
             self._ask(lambda: self.dispatcher.put_back(name))
@@ -106,6 +150,10 @@ class TasksFork(Fork):
     async def _take(self) -> tuple[str, Any] | None:
         async with self._progress:
             while not self._stop:
+                if self._waiting:
+                    self._without_worker.discard(self._waiting.popleft())
+                    self._progress.notify_all()
+                    return None
                 taken = self._ask(lambda: self.dispatcher.take(self.state_now))
                 if taken is not None:
                     self._busy += 1
@@ -150,7 +198,7 @@ class TasksFork(Fork):
         if error is None:
             self._finished.append(name)
         until = self.body.until
-        if until is not None and self._ask(lambda: until(self.state_now())):
+        if until is not None and self._ask(lambda: call(until, self.state_now(), item=self.scope.item)):
             self._stop = True
 
     def entries(self, *, kept: bool = False) -> list[Entry]:

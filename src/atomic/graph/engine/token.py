@@ -24,10 +24,11 @@ from atomic.graph.engine.attempts import (
     warnings_in,
 )
 from atomic.graph.engine.context import Answer, StepContext
-from atomic.graph.engine.control import Event, RunStatus, SignalKind, Suspend, status_of
+from atomic.graph.engine.control import Breakpoint, Event, RunStatus, SignalKind, Suspend, status_of
 from atomic.graph.engine.edges_taken import end_iteration, leave, take_edge
 from atomic.graph.engine.errors import NodeError, StateError
 from atomic.graph.engine.journal import RowKind, StartedBody, StepBody, encode_row
+from atomic.graph.engine.loop_watch import LIMIT
 from atomic.graph.engine.node import MapBody, ParallelBody, SubgraphBody, TasksBody
 from atomic.graph.engine.program import (
     END_PC,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from atomic.graph.engine.edge_forks import Group
     from atomic.graph.engine.forks import OpenBranches
     from atomic.graph.engine.journal_writer import JournalWriter
+    from atomic.graph.engine.run import Members
 
 _NO_COUNTERS: list[int] = []
 _TURN = 127  # other tasks get a turn after this many steps
@@ -85,6 +87,7 @@ class Token:
     cleared = END_PC  # the operation where it has joined the others and may continue
     resumed: Resumed | None = None  # set while the next step may have begun before the resume
     updated = 0.0
+    numbers_questions = False  # a visit of a node asks what the visit before has asked
     borrowed = False  # the values belong to the parent token; copied before the first change
     _state: Any = None
 
@@ -107,7 +110,7 @@ class Token:
         return self._state
 
     @property
-    def belongs_to(self) -> OpenBranches | None:
+    def belongs_to(self) -> Members | None:
         """Return the branches whose task runs it, or None for the run's own task."""
         return self.scope.branches if self.group is None else self.group
 
@@ -130,6 +133,7 @@ class Token:
         scope = self.scope
         ops = self.program.ops
         counts = self.run.counts
+        has_breakpoints = bool(scope.breakpoints)
         watched = run.writer is not None or run.listening  # else the duration of a step is not needed
         began = start = 0.0
         usage: dict[str, float] | None = None
@@ -158,7 +162,7 @@ class Token:
                 at = ops[self.pc]
             op: StepOp = at  # pyright: ignore[reportAssignmentType]  # its kind says so; a cast would be a call
             node_id = scope.public_id(op.id) if scope.qualified else op.id
-            if run.pause is not None and self._pauses_before(node_id):
+            if (run.pause is not None or has_breakpoints) and self._pauses_before(op, node_id):
                 continue
             if scope.counted and run.budget >= 0:
                 if run.budget == 0:
@@ -208,12 +212,16 @@ class Token:
                 if failure is None:
                     return self._suspend(op, n, attempt, pauses, perf_counter() - start)
                 failed = as_node_error(node_id, failure)
+                run.watch.node_ended(self, op, perf_counter() - start)
                 step = await self._fail(op, n, attempt, failed, began, perf_counter() - start)
                 if step is not None:
                     return step
                 continue
             seconds = perf_counter() - start if watched else 0.0
+            before = self.updated
             self.updated = began + seconds if watched else time.time()
+            if self.updated - before > LIMIT:
+                run.watch.node_ended(self, op, seconds)
             run.steps += 1
             if update and self.trail is not None:
                 self.trail.append(Entry(node_id, op.id, update))
@@ -235,14 +243,32 @@ class Token:
             raise self.failure
         return None
 
-    def _pauses_before(self, node_id: str) -> bool:
-        """Return whether the host pauses the run now. The step does not begin then."""
+    def _pauses_before(self, op: Op, node_id: str) -> bool:
+        """Return whether the host or a breakpoint pauses the run now. The step does not begin then."""
         pause = None if self.run.pause is None else self.run.pause()
+        if pause is None:
+            pause = self._breakpoint(op, node_id)
         if pause is None:
             return False
         pause.node_id = node_id
         self.suspended = [pause]
         return True
+
+    def _breakpoint(self, op: Op, node_id: str) -> Breakpoint | None:
+        """Return the pause before a node that `pause_before` names, once for each visit."""
+        if op.id not in self.scope.breakpoints or self.tries:
+            return None
+        history = self.run.history
+        key = f"{node_id}#{self.run.counts.get(node_id, 0) + 1}"
+        if history is None:
+            return Breakpoint(node_id, key, begun=bool(self.last))
+        if op.kind == FORK and history.has_open_fork(self.scope.path, node_id):
+            return None
+        if key not in history.passed:
+            return Breakpoint(node_id, key, begun=bool(self.last))
+        if self.resumed is Resumed.IMPLIED:  # the run paused before it, so it had not begun
+            self.resumed = Resumed.WRITTEN
+        return None
 
     async def _record(
         self, op: StepOp, node_id: str, n: int, attempt: int, outcome: Outcome,
@@ -350,7 +376,8 @@ class Token:
             step = self._step(op, n, attempt, seconds, status=RunStatus.FAILED, error=error)
         run.close_questions(step_id)
         if run.history is not None:
-            run.history.forget_parts(step_id)
+            run.history.forget_failed_parts(step_id)
+            run.history.forget_calls(scope.path, step_id)
         self._catch(error)
         return step
 
@@ -362,7 +389,7 @@ class Token:
         catcher = self.program.catcher
         if self.failure is None:
             self.failure = error
-        self.pc = END_PC if self.caught else catcher
+        self.pc = END_PC if self.caught or self.run.end is not None else catcher
         self.caught = True
         if self.pc >= 0 and self.open_branches is not None:
             self._keep(self.open_branches.entries(kept=True))
@@ -446,7 +473,7 @@ class Token:
         assert self.pending is not None
         question, step_id = self.pending
         try:
-            answer = await self.run.ask(question, step_id, question.id, token=self, finished=True)
+            answer = await self.run.ask(question, step_id, question.id, owner=self, finished=True)
         except BaseException as error:
             pauses, failure = self.classify(error)
             if failure is None:
@@ -468,6 +495,10 @@ class Token:
         """
         if self.open_branches is None:
             if self.group is not None and self.group.holds(self):
+                return None
+            pause = self._breakpoint(op, self.scope.public_id(op.id))
+            if pause is not None:
+                self.suspended = [pause]
                 return None
             self.open_branches = self._open_fork(cast("ForkOp", op))
         opened = self.open_branches

@@ -7,13 +7,14 @@ from pathlib import Path
 from atomic.config import Settings
 from atomic.providers.acp.agents import Agent
 from atomic.providers.base import SessionOptions
-from atomic.providers.environment import child_environment
+from atomic.providers.environment import base_environment, child_environment
 
 
 def environment(agent: Agent, settings: Settings, options: SessionOptions, cwd: Path) -> dict[str, str]:
     """Return the program's environment."""
     given = {**settings.provider("acp").env, **(options.env or {}), "PWD": str(cwd)}
-    env = child_environment(agent.known.own, passed=settings.env.pass_, extra=given)
+    env = child_environment(agent.variables, passed=settings.env.pass_, extra=given, base=base_environment(settings))
+    env = {**agent.features.defaults, **env}
     # Copilot, as a program of the configuration: "true" would also trust the folder and
     # run its code; "1" only allows tools.
     if not options.trusted and env.get("COPILOT_ALLOW_ALL") == "true":

@@ -29,9 +29,9 @@ class Launch:
         """Take the server of custom tools as `tools`. Raise ProviderError."""
         self.agent = agent
         self.options = options
-        self.argv = [*options.launcher, *command_line(agent)]
-        if agent.known.model_flag and options.model:
-            self.argv += [agent.known.model_flag, options.model]
+        self.argv = [*options.launcher, *command_line(agent, settings)]
+        if agent.features.model_flag and options.model:
+            self.argv += [agent.features.model_flag, options.model]
         self.cwd = Path(options.cwd if options.cwd is not None else os.getcwd()).absolute()
         if not options.trusted and (found := find_project_code(agent.name, self.cwd)):
             raise UntrustedProjectError(agent.provider, found)

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin
 import msgspec
 
 VERSION = 1  # of the protocol
+FAILURE = ("jetbrains", "air", "sessionFailure")
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
@@ -115,6 +116,19 @@ class TurnDone(_Message, frozen=True):
 
     stop_reason: Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
     usage: Tokens | None = None
+    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
+
+    @property
+    def failure(self) -> str:
+        """Return why the turn failed; "" if it did not.
+
+        Codex reports the failures of a model this way, and only to a client that asks
+        for it. To others they are the text of a turn that ended as it should.
+        """
+        record = as_object(self.meta)
+        for key in FAILURE:
+            record = as_object(record.get(key))
+        return text_at(record, "title") if text_at(record, "severity") == "error" else ""
 
 
 # Updates
@@ -152,6 +166,12 @@ class ToolContent(_Message, frozen=True):
     content: Block | None = None
 
 
+class Location(_Message, frozen=True):
+    """A file that a tool uses."""
+
+    path: str
+
+
 class ToolCall(_Update, frozen=True):
     """A new tool call, or an update of one."""
 
@@ -164,6 +184,7 @@ class ToolCall(_Update, frozen=True):
     content: tuple[ToolContent, ...] | None = None
     raw_input: Any = None
     raw_output: Any = None
+    locations: tuple[Location, ...] = ()
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 

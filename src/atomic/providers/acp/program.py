@@ -79,6 +79,8 @@ class AcpProgram:
         capabilities: Json = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
         if may_ask:
             capabilities["elicitation"] = {"form": {}}
+        if self._agent.features.extensions:
+            capabilities["_meta"] = self._agent.features.extensions
         info = {"name": "atomic", "title": "Atomic", "version": atomic.__version__}
         params = {"protocolVersion": VERSION, "clientCapabilities": capabilities, "clientInfo": info}
         answer = await self._ask("initialize", params, Greeting, within=START_SECONDS)
@@ -201,7 +203,7 @@ class AcpProgram:
         reason = ": ".join(parts) or f"error {error.code}"
         if error.code == _AUTH_REQUIRED:
             return NotLoggedInError(
-                f"{provider} is not logged in: {reason}", provider=provider, remedy=self._agent.known.login
+                f"{provider} is not logged in: {reason}", provider=provider, remedy=self._agent.login
             )
         return RefusedError(f"{provider}: {reason}", provider=provider, code=error.code)
 

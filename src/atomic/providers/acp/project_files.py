@@ -21,7 +21,11 @@ Check = Callable[[Path], Iterable[Path]]
 
 
 def find_project_code(agent: str, cwd: Path) -> list[str]:
-    """Return the files, relative to the folder; all kinds for an unknown agent."""
+    """Return the files, relative to the folder.
+
+    All kinds for an unknown agent, and for one of which only the documentation was
+    read: many also read the files of others.
+    """
     cwd = cwd.resolve()
     checks = _CHECKS[agent] if agent in _CHECKS else [check for checks in _CHECKS.values() for check in checks]
     found = [file for folder in _folders(cwd) for check in checks for file in check(folder)]
@@ -83,6 +87,16 @@ _CHECKS: Mapping[str, Sequence[Check]] = {
         _files_containing("mcp|hook", ".github/agents/**/*.md", ".claude/agents/**/*.md"),
     ),
     "gemini": (_files(".gemini/settings.json", ".gemini/.env", ".gemini/extensions/*", ".gemini/hooks/*"),),
+    "others": (
+        _files(".qwen/settings.json", ".qwen/.env", ".qwen/extensions/*", ".qwen/hooks/*", ".qwen/agents/*"),
+        _files(".cursor/mcp.json", ".cursor/hooks.json", ".cursor/hooks/*", ".cursor/cli.json", ".cursor/plugins/*"),
+        _files(
+            ".goose/*", ".kimi/*", ".kimi-code/*", ".vibe/config.toml", ".vibe/.env", ".vibe/tools/*", ".vibe/hooks*"
+        ),
+        _files(".factory/mcp.json", ".factory/settings.json", ".factory/settings.local.json", ".factory/hooks*"),
+        _files(".factory/plugins/*", ".factory/droids/*", ".augment/settings.json", ".augment/settings.local.json"),
+        _files(".augment/hooks*", ".cline/*", ".clinerules/hooks/*", ".kilo/*", ".kilocode/mcp.json", "kilo.json*"),
+    ),
     "opencode": (
         _files(".opencode/plugin/*", ".opencode/plugins/*", ".opencode/tool/*", ".opencode/tools/*"),
         _files_containing(

@@ -8,7 +8,7 @@ import os
 
 from atomic.config import Settings
 from atomic.providers.base import SessionOptions
-from atomic.providers.environment import child_environment
+from atomic.providers.environment import base_environment, child_environment
 
 PROVIDER = "claude"
 
@@ -60,5 +60,5 @@ def _given(settings: Settings, options: SessionOptions) -> dict[str, str]:
         _OWN,
         passed=settings.env.pass_,
         extra={**own, **settings.provider(PROVIDER).env, **(options.env or {})},
-        base={name: value for name, value in os.environ.items() if name not in _OUTER},
+        base={name: value for name, value in base_environment(settings).items() if name not in _OUTER},
     )

@@ -10,8 +10,10 @@ from shutil import which
 
 import msgspec
 
+from atomic.config.known_agents import require_known_agent
 from atomic.processes import ExecError, execute
 from atomic.providers.base import Health
+from atomic.providers.logins import found_login
 
 OLDEST = (2, 1)  # older versions do not report the end of a turn
 _UPDATE = "run `claude update`"
@@ -40,7 +42,7 @@ async def health_of(program: Path, env: dict[str, str]) -> Health:
     except msgspec.MsgspecError:  # this version does not report it; the first turn will
         is_logged_in = True
     if is_logged_in:
-        return Health(True, version, str(program))
+        return Health(True, version, str(program), login=found_login(require_known_agent("claude"), env))
     return Health(False, version, str(program), login_remedy(program, env))
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from atomic.providers.claude import messages, subagents
-from atomic.providers.claude.messages import Result, Tokens
+from atomic.providers.claude.messages import Tokens
 from atomic.providers.events import (
     AgentEvent,
     PlanChanged,
@@ -286,21 +286,6 @@ def usage_of(start: Tokens | None, end: Tokens | None = None) -> Usage:
         output=_newer(start.output_tokens, end.output_tokens),
         cached=read,
     )
-
-
-def spent(result: Result) -> Usage:
-    """Return the usage since the previous result, of the agent and all sub-agents."""
-    if result.spent is None:  # older versions report only the agent's tokens, without cost
-        return usage_of(result.usage)
-    total = Usage()
-    for model in result.spent.values():
-        total += Usage(
-            input=model.input_tokens + model.cache_read_input_tokens + model.cache_creation_input_tokens,
-            output=model.output_tokens,
-            cached=model.cache_read_input_tokens,
-            cost=model.cost,
-        )
-    return total
 
 
 def _newer(before: int | None, after: int | None) -> int:

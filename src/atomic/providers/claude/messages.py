@@ -108,6 +108,9 @@ class Result(msgspec.Struct, frozen=True):
     origin: Any = None  # None: a prompt; else the cause of the turn
     usage: Tokens | None = None
     spent: dict[str, ModelUsage] | None = msgspec.field(default=None, name="model_usage_since_last_result")
+    # Since the program started; older versions have only these.
+    total: dict[str, ModelUsage] | None = msgspec.field(default=None, name="modelUsage")
+    total_cost: float | None = msgspec.field(default=None, name="total_cost_usd")
 
 
 class PromptState(msgspec.Struct, frozen=True):

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from atomic.config import Settings
+from atomic.config.known_agents import require_known_agent
 from atomic.providers.base import ALL_FEATURES, Health, ModelInfo, SessionOptions
 from atomic.providers.claude.environment import PROVIDER, adds_sandbox_variable, environment
 from atomic.providers.claude.health import health_of
@@ -17,7 +19,7 @@ from atomic.providers.errors import ProviderError
 from atomic.providers.programs import find_package, find_program
 from atomic.providers.session import LiveProvider, LiveSession, undisturbed
 
-_INSTALL = "npm install -g @anthropic-ai/claude-code"
+_INSTALL = require_known_agent("claude").install
 _AS_ROOT = "Running as root: Atomic sets IS_SANDBOX=1, because Claude Code refuses to bypass permissions without it."
 
 _shown: set[str] = set()  # notices shown once per process
@@ -29,6 +31,9 @@ class ClaudeProvider(LiveProvider):
     name = PROVIDER
     capabilities = ALL_FEATURES
 
+    def require_program(self) -> None:
+        find_claude(self.settings)
+
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:
         """Open a session.
@@ -36,7 +41,7 @@ class ClaudeProvider(LiveProvider):
         The program starts with the first turn, or now to check that a session to be
         resumed exists.
         """
-        program = self._find_program()
+        program = find_claude(self.settings)
         from atomic.providers.claude.launch import Launch
         from atomic.providers.claude.session import ClaudeSession
 
@@ -53,7 +58,7 @@ class ClaudeProvider(LiveProvider):
 
         This needs neither a network nor a login.
         """
-        program = self._find_program()
+        program = find_claude(self.settings)
         from atomic.providers.claude.launch import Launch
         from atomic.providers.claude.session import ClaudeSession
 
@@ -67,14 +72,10 @@ class ClaudeProvider(LiveProvider):
     async def check(self) -> Health:
         """Report whether Claude Code is installed and logged in, and its version."""
         try:
-            program = self._find_program()
+            program = find_claude(self.settings)
         except ProviderError as error:
             return Health(False, remedy=str(error))
         return await health_of(program, environment(self.settings))
-
-    def _find_program(self) -> Path:
-        """Return the path of the program. Raise ProgramMissingError."""
-        return find_program(PROVIDER, "claude", self.settings, install=_INSTALL, own_copy=_bundled)
 
     def _root_notice(self, options: SessionOptions) -> str | None:
         """Return the notice about running as root, once per process."""
@@ -82,6 +83,11 @@ class ClaudeProvider(LiveProvider):
             return None
         _shown.add(_AS_ROOT)
         return _AS_ROOT
+
+
+def find_claude(settings: Settings) -> Path:
+    """Return the path of the program. Raise ProgramMissingError."""
+    return find_program(PROVIDER, "claude", settings, install=_INSTALL, own_copy=_bundled)
 
 
 def _bundled() -> Path | None:

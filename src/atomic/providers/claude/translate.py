@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from atomic.providers.claude import limits, messages
-from atomic.providers.claude.message_events import MessageReader, spent
+from atomic.providers.claude.message_events import MessageReader
+from atomic.providers.claude.spending import Spending
 from atomic.providers.errors import ProgramFailedError
 from atomic.providers.events import AgentEvent, Compacted, EndReason, LimitReached, Notice, Usage
 from atomic.providers.turn import Turn
@@ -84,9 +85,11 @@ class Translator:
         self._reading: Reading | None = None
         self._state: str | None = None  # of the session; None: not reported
         self._reports_prompts = False  # older versions do not
+        self._spending = Spending()
         self._spent = Usage()  # not yet reported with the end of a turn
 
     def program_started(self) -> None:
+        self._spending.program_started()
         self._state = None
         self._reports_prompts = False
 
@@ -120,7 +123,7 @@ class Translator:
                 if self._is_started():
                     self._task(message)
             case messages.Result():
-                self._spent += spent(message)
+                self._spent += self._spending.since_last(message)
                 if self._reading is not None and self._is_started():
                     self._reading.results.append(message)
                     self._check_end()

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from atomic.config import Settings
-from atomic.providers.environment import child_environment
+from atomic.providers.environment import base_environment, child_environment
 from atomic.providers.errors import ProviderError
 
 _OWN = ("COPILOT_", "GH_", "GITHUB_")
@@ -39,7 +39,9 @@ _NUMBERS = {"MAX_PROMPT_TOKENS": "maxPromptTokens", "MAX_OUTPUT_TOKENS": "maxOut
 def environment(settings: Settings, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of Copilot's program."""
     own = settings.provider("copilot").env
-    env = child_environment(_OWN, passed=settings.env.pass_, extra={**own, **(extra or {})})
+    env = child_environment(
+        _OWN, passed=settings.env.pass_, extra={**own, **(extra or {})}, base=base_environment(settings)
+    )
     return {name: value for name, value in env.items() if name not in _NOT_PASSED}
 
 

@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from atomic.config.known_agents import require_known_agent
 from atomic.processes import ExecError, execute
 from atomic.providers.base import Health
 from atomic.providers.copilot.environment import LOGIN, has_login
+from atomic.providers.logins import found_login
 
-INSTALL = "npm install -g @github/copilot"
+INSTALL = require_known_agent("copilot").install
 OLDEST = (1, 0, 102)  # newer versions keep its protocol
 
 _SECONDS = 60.0  # the program unpacks itself at its first start
@@ -34,4 +36,4 @@ async def examine(program: Path, env: Mapping[str, str]) -> Health:
         return Health(False, version, str(program), remedy)
     if not has_login(env):
         return Health(False, version, str(program), f"it has no login: {LOGIN}")
-    return Health(True, version, str(program))
+    return Health(True, version, str(program), login=found_login(require_known_agent("copilot"), env))

@@ -25,6 +25,9 @@ class CopilotProvider(LiveProvider):
     name = "copilot"
     capabilities = replace(ALL_FEATURES, cost=False)
 
+    def require_program(self) -> None:
+        self._program()
+
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:
         """Open a session; leaving the context ends it. Raise ProviderError."""

@@ -11,13 +11,15 @@ import msgspec
 
 from atomic.base.formats import parse_jsonc
 from atomic.base.untrusted_files import read_bounded_text
+from atomic.config.known_agents import OPENCODE_CONFIGS
+from atomic.mcp import opencode_servers
 from atomic.providers.base import AgentLike, McpServer
 from atomic.providers.errors import ProviderError
 from atomic.providers.model_names import named_model
 from atomic.providers.opencode.tool_permissions import agent_permission
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
-_NAMES = ("opencode.json", "opencode.jsonc")
+_AGENTS = ("agent", "agents", "mode")  # version 2 of the configuration has plural names
 _REFERENCE = re.compile(r"\{env:([^}]+)\}")
 _ANY_REFERENCE = re.compile(r"\{(?=(?:env|file):)")
 _BRACE = "\ue000"  # a brace that must be escaped in the JSON, so that OpenCode finds no reference
@@ -33,17 +35,19 @@ class UserConfiguration(msgspec.Struct, frozen=True):
 
     def providers(self) -> set[str]:
         """Return the model providers that it names."""
-        named = set(_object(self.merged.get("provider")))
+        named = {*_object(self.merged.get("provider")), *_object(self.merged.get("providers"))}
         enabled = self.merged.get("enabled_providers")
         if isinstance(enabled, list):
             named.update(name for name in cast("list[Any]", enabled) if isinstance(name, str))
         models = [self.merged.get("model"), self.merged.get("small_model")]
-        models += [_object(agent).get("model") for agent in _object(self.merged.get("agent")).values()]
+        for group in _AGENTS:
+            models += [_object(agent).get("model") for agent in _object(self.merged.get(group)).values()]
         return named | {model.partition("/")[0] for model in models if isinstance(model, str) and "/" in model}
 
     def servers(self) -> list[str]:
         """Return the MCP servers that it names."""
-        return list(_object(self.merged.get("mcp")))
+        older, newer = opencode_servers(_object(self.merged.get("mcp")))
+        return list({**_object(newer), **older})
 
 
 def read_user_configuration(env: Mapping[str, str]) -> UserConfiguration:
@@ -104,7 +108,12 @@ def without_asking(config: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(config)
     if "permission" in result:
         result["permission"] = _allowed(result["permission"])
-    for group in ("agent", "mode"):
+    if isinstance(result.get("permissions"), list):  # version 2 has a list of rules
+        rules = cast("list[Any]", result["permissions"])
+        result["permissions"] = [
+            {**_object(rule), "effect": "allow"} if _object(rule).get("effect") == "ask" else rule for rule in rules
+        ]
+    for group in _AGENTS:
         if isinstance(result.get(group), Mapping):
             agents = _object(result[group]).items()
             result[group] = {
@@ -193,12 +202,12 @@ def split_model(id: str) -> tuple[str, str]:
 def _files(env: Mapping[str, str]) -> list[Path]:
     """Return the user's files; later ones win."""
     folder = config_folder(env)
-    found = [folder / "config.json", *(folder / name for name in _NAMES)]
+    found = [folder / "config.json", *(folder / name for name in OPENCODE_CONFIGS)]
     if chosen := env.get("OPENCODE_CONFIG"):
         found.append(Path(chosen))
-    found += [_home(env) / ".opencode" / name for name in _NAMES]
+    found += [_home(env) / ".opencode" / name for name in OPENCODE_CONFIGS]
     if folder_chosen := env.get("OPENCODE_CONFIG_DIR"):
-        found += [Path(folder_chosen) / name for name in _NAMES]
+        found += [Path(folder_chosen) / name for name in OPENCODE_CONFIGS]
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from atomic.config import Settings
 from atomic.providers.base import SessionOptions
-from atomic.providers.environment import child_environment
+from atomic.providers.environment import base_environment, child_environment
 from atomic.providers.opencode.configuration import UserConfiguration, split_model
 
 # Variables whose names do not follow from the provider's, from OpenCode's own table.
@@ -95,4 +95,5 @@ def environment(settings: Settings, user: UserConfiguration, options: SessionOpt
         ("OPENCODE_", *sorted(variables)),
         passed=settings.env.pass_,
         extra={**settings.provider("opencode").env, **(options.env or {})},
+        base=base_environment(settings),
     )

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from atomic.config import Settings
+from atomic.config.known_agents import require_known_agent
 from atomic.processes import ExecError, execute
 from atomic.providers.base import Health, SessionOptions
+from atomic.providers.environment import base_environment
 from atomic.providers.errors import ProviderError
 from atomic.providers.opencode.configuration import UserConfiguration, data_folder, read_user_configuration
 from atomic.providers.opencode.environment import USUAL, environment, variables_of
 
-INSTALL = "npm install -g opencode-ai"
+INSTALL = require_known_agent("opencode").install
 _LOGIN = "run: opencode auth login, or set the key of a model provider, such as ANTHROPIC_API_KEY"
 _OLDEST = (1, 18)
 _LIMIT = 30.0
@@ -24,7 +25,7 @@ _LIMIT = 30.0
 async def examine(program: Path, settings: Settings) -> Health:
     """Return the version and login; a problem is reported, not raised."""
     try:
-        user = read_user_configuration({**os.environ, **settings.provider("opencode").env})
+        user = read_user_configuration({**base_environment(settings), **settings.provider("opencode").env})
         env = environment(settings, user, SessionOptions())
         result = await execute(program, "--version", cwd="/", env=env, timeout=_LIMIT)
     except (ExecError, ProviderError) as error:

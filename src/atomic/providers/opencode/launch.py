@@ -6,7 +6,6 @@ sub-agents and MCP servers (and with them custom tools) belong to the server.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 
 from atomic.config import Settings
 from atomic.providers.base import CustomTool, SessionOptions
+from atomic.providers.environment import base_environment
 from atomic.providers.opencode.configuration import (
     CONTENT,
     UserConfiguration,
@@ -43,6 +43,9 @@ _MAX_VARIABLE = 100_000  # bytes, of the 128 KB that Linux allows
 _UNTRUSTED_ENVIRONMENT = {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}
 # Both run programs of the project, such as node_modules/.bin/prettier.
 _UNTRUSTED_CONTENT = {"formatter": False, "lsp": False}
+# OpenCode copies the files of a folder to its own data, before each call of the model.
+# Workspaces of a run have one path, so that their servers would write to the same copy.
+_WORKSPACE_CONTENT = {"snapshot": False}
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +85,7 @@ class ServerPlan:
 def plan_server(program: str, settings: Settings, options: SessionOptions, *, liveness: float) -> ServerPlan:
     """Plan a server for these options. Raise ProviderError for contradictions."""
     own = settings.provider("opencode")
-    user = read_user_configuration({**os.environ, **own.env, **(options.env or {})})
+    user = read_user_configuration({**base_environment(settings), **own.env, **(options.env or {})})
     env = {**_USUAL, **environment(settings, user, options), **_FIXED}
     if not options.trusted:
         env |= _UNTRUSTED_ENVIRONMENT
@@ -109,6 +112,8 @@ def _content(user: UserConfiguration, options: SessionOptions) -> dict[str, Any]
         added["agent"] = agents_as_configuration(options.agents, dict.fromkeys(servers))
     if options.mcp_servers or options.disabled_mcp_servers:
         added["mcp"] = servers_as_configuration(options.mcp_servers, options.disabled_mcp_servers)
+    if options.launcher:
+        added |= _WORKSPACE_CONTENT
     if not options.trusted:
         added |= _UNTRUSTED_CONTENT
     return merge(without_asking(user.content), literally(added))

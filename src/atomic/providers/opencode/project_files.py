@@ -16,11 +16,11 @@ from pathlib import Path
 from atomic.base.formats import parse_jsonc
 from atomic.base.untrusted_files import read_bounded
 from atomic.config import up_to_repository
+from atomic.config.known_agents import OPENCODE_CONFIGS
 from atomic.providers.errors import UntrustedProjectError
 
 _FOLDERS = ("plugin", "plugins")
 _SUFFIXES = (".ts", ".js")
-_FILES = ("opencode.json", "opencode.jsonc")
 _KEYS = ("plugin", "plugins", "reference", "references")
 _OWN = ".opencode"
 
@@ -51,7 +51,7 @@ def project_code(folder: Path) -> Iterator[Path]:
 
 
 def _files_that_name_code(place: Path) -> Iterator[Path]:
-    for name in _FILES:
+    for name in OPENCODE_CONFIGS:
         if os.path.exists(place / name) and _names_code(place / name):
             yield place / name
 

@@ -27,6 +27,9 @@ class OpencodeProvider(LiveProvider):
     capabilities = ALL_FEATURES
     liveness = 45.0  # seconds without a byte; the server sends a heartbeat every ten
 
+    def require_program(self) -> None:
+        self._program()
+
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:
         """Open a session.

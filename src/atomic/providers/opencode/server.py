@@ -2,11 +2,17 @@
 
 Commands of the agent run in process sessions of their own and survive the server. A
 mark in their environment identifies them.
+
+The first server of a program starts before the others: it creates OpenCode's database,
+or converts that of an older version, before it listens. Of several servers that do so
+at once, all but one end with an error.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import re
 import secrets
 from collections.abc import AsyncGenerator, Hashable, Mapping
@@ -32,6 +38,10 @@ HEALTH_SECONDS = 20.0  # for an answer of a server that did not stop a turn
 _USER = "atomic"
 _LISTENING = re.compile(rb"listening on (http://\S+)")
 _LOOPBACK = "http://127.0.0.1:"
+_PAUSE = 0.02  # seconds between two looks
+# Programs that this process has started with the database in a folder. An update of
+# OpenCode is another program.
+_STARTED: set[tuple[int, int, Path]] = set()
 
 
 class Server:
@@ -141,16 +151,17 @@ async def serving(plan: ServerPlan) -> AsyncGenerator[Server]:
             "OPENCODE_SERVER_PASSWORD": password,
         }
         stack.push_async_callback(end_marked, mark)
-        program = await stack.enter_async_context(_running(plan, env))
-        seconds = start_seconds()
-        try:
-            async with asyncio.timeout(seconds):  # until its events can be read
-                url = await _address(program)
-                client = LoopbackClient(url, user=_USER, password=password)
-                server = Server(program, client, liveness=plan.liveness)
-                await stack.enter_async_context(server.watched())
-        except TimeoutError:
-            raise not_started("OpenCode", "opencode", seconds) from None
+        async with after_first_start(plan.program, env):
+            program = await stack.enter_async_context(_running(plan, env))
+            seconds = start_seconds()
+            try:
+                async with asyncio.timeout(seconds):  # until its events can be read
+                    url = await _address(program)
+                    client = LoopbackClient(url, user=_USER, password=password)
+                    server = Server(program, client, liveness=plan.liveness)
+                    await stack.enter_async_context(server.watched())
+            except TimeoutError:
+                raise not_started("OpenCode", "opencode", seconds) from None
         async with _swept(program, mark):
             yield server
 
@@ -246,3 +257,41 @@ async def leased(plan: ServerPlan) -> AsyncGenerator[Shared[Server]]:
         entry.users -= 1
         if entry.users == 0:
             del entries[plan.key]
+
+
+@asynccontextmanager
+async def after_first_start(program: str, env: Mapping[str, str]) -> AsyncGenerator[None]:
+    """Wait while another process or task starts the first server of a program.
+
+    The context is the start of a server. The lock is on the folder of the database, so
+    that no file is left, and it ends with this process.
+    """
+    folder = _data_folder(env)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = os.stat(program)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:  # OpenCode reports why it cannot be used
+        yield
+        return
+    key = (file.st_ino, file.st_mtime_ns, folder)
+    try:
+        while key not in _STARTED and not _take(lock):  # noqa: ASYNC110  # another process has it
+            await asyncio.sleep(_PAUSE)
+        yield
+        _STARTED.add(key)
+    finally:
+        os.close(lock)
+
+
+def _data_folder(env: Mapping[str, str]) -> Path:
+    data = env.get("XDG_DATA_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".local", "share")
+    return Path(data) / "opencode"
+
+
+def _take(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

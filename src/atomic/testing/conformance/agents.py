@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
 
-from atomic.testing.model_server import Call, ModelServer, claude_env, copilot_env, opencode_env
+from atomic.testing.model_server import (
+    Call,
+    ModelServer,
+    claude_env,
+    codex_env,
+    copilot_env,
+    gemini_env,
+    opencode_env,
+)
+from atomic.testing.model_server.environments import CODEX_MODELS
 
 Environment = Callable[[ModelServer, Path, Path], Mapping[str, str]]
 """Takes the model server, a home folder, and a folder for caches that may outlive the test."""
@@ -89,6 +99,10 @@ def _copilot_question(questions: Sequence[Mapping[str, Any]]) -> Call:
     return Call("ask_user", {"message": questions[0]["text"], "requestedSchema": schema})
 
 
+def _as_text(value: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(value).decode()
+
+
 COPILOT_WORDS = Words(
     write=lambda path, text: Call("create", {"path": str(path), "file_text": text}),
     edit=lambda path, old, new: Call("edit", {"path": str(path), "old_str": old, "new_str": new}),
@@ -98,9 +112,47 @@ COPILOT_WORDS = Words(
         {"name": "part", "description": "a part of the work", "prompt": prompt, "agent_type": name, "mode": "sync"},
     ),
     ask=_copilot_question,
-    answer=lambda value: msgspec.json.encode(value).decode(),
+    answer=_as_text,
     mcp=lambda server, tool, input: Call(f"{server}-{tool}", input),
     custom=lambda tool, input: Call(tool, input),
+)
+
+
+# Codex changes files with commands, or with a tool that takes a patch as plain text.
+CODEX_WORDS = Words(
+    write=lambda path, text: _shell(f"cat > {quote(str(path))} <<'END'\n{text}END"),
+    edit=lambda path, old, new: _shell(
+        f"test -f {quote(str(path))} && sed -i {quote(f's/{old}/{new}/')} {quote(str(path))}"
+    ),
+    bash=lambda command: _shell(command),
+    subagent=lambda name, prompt: Call("spawn_agent", {"agent_type": name, "message": prompt}),
+    ask=lambda questions: Call(
+        "request_user_input",
+        {"questions": [{"id": "choice", **_choices(question, "multiple")} for question in questions]},
+    ),
+    answer=_as_text,
+    mcp=lambda server, tool, input: Call(f"mcp__{server}.{tool}", input),
+    custom=lambda tool, input: Call(f"mcp__atomic.{tool}", input),
+)
+
+
+def _shell(command: str) -> Call:
+    return Call({"exec_command": {"cmd": command}, "shell_command": {"command": command}})
+
+
+GEMINI_WORDS = Words(
+    write=lambda path, text: Call("write_file", {"file_path": str(path), "content": text}),
+    edit=lambda path, old, new: Call(
+        "replace", {"file_path": str(path), "instruction": "change it", "old_string": old, "new_string": new}
+    ),
+    bash=lambda command: Call("run_shell_command", {"command": command, "description": "runs a command"}),
+    subagent=lambda name, prompt: Call(name, {"objective": prompt}),
+    ask=lambda questions: Call(
+        "ask_user", {"questions": [_choices(question, "multiSelect") for question in questions]}
+    ),
+    answer=_as_text,
+    mcp=lambda server, tool, input: Call(f"mcp_{server}_{tool}", input),
+    custom=lambda tool, input: Call(f"mcp_atomic_{tool}", input),
 )
 
 
@@ -123,5 +175,30 @@ AGENTS: Mapping[str, Agent] = {
         program="copilot",
         environment=lambda server, home, cache: copilot_env(server, home, cache=cache / "copilot"),
         words=COPILOT_WORDS,
+    ),
+    "codex": Agent(
+        name="codex",
+        program="codex",
+        environment=lambda server, home, cache: codex_env(server, home),
+        words=CODEX_WORDS,
+        models=CODEX_MODELS,
+    ),
+    "acp:claude": Agent(
+        name="acp:claude",
+        program="claude",
+        # Its list of models has only families, which these variables give a name.
+        environment=lambda server, home, cache: {
+            **claude_env(server, home),
+            "ANTHROPIC_DEFAULT_SONNET_MODEL": "sonnet",
+            "ANTHROPIC_DEFAULT_HAIKU_MODEL": "haiku",
+        },
+        words=msgspec.structs.replace(CLAUDE_WORDS, answer=_as_text),
+        models=("sonnet", "haiku"),
+    ),
+    "gemini": Agent(
+        name="gemini",
+        program="gemini",
+        environment=lambda server, home, cache: gemini_env(server, home),
+        words=GEMINI_WORDS,
     ),
 }

@@ -4,7 +4,7 @@ Real agents use it without a key, a login or a network.
 """
 
 from atomic.testing.model_server.calls import CallState, ModelCall, OtherRequest, Protocol
-from atomic.testing.model_server.environments import claude_env, copilot_env, opencode_env
+from atomic.testing.model_server.environments import claude_env, codex_env, copilot_env, gemini_env, opencode_env
 from atomic.testing.model_server.script import (
     Big,
     Call,
@@ -54,7 +54,9 @@ __all__ = [
     "Turn",
     "Word",
     "claude_env",
+    "codex_env",
     "copilot_env",
+    "gemini_env",
     "in_thread",
     "opencode_env",
 ]

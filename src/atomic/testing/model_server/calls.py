@@ -32,6 +32,7 @@ class Protocol(StrEnum):
     """The protocol between a client and the model."""
 
     ANTHROPIC = "anthropic"  # POST /v1/messages
+    GEMINI = "gemini"  # POST /v1beta/models/MODEL:streamGenerateContent, :generateContent
     OPENAI_CHAT = "openai-chat"  # POST /v1/chat/completions
     OPENAI_RESPONSES = "openai-responses"  # POST /v1/responses
 

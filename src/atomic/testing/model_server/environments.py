@@ -23,6 +23,8 @@ _OPENCODE_PACKAGES = {
     Protocol.OPENAI_RESPONSES: "@ai-sdk/openai",
 }
 
+CODEX_MODELS = ("gpt-5.5", "gpt-6-luna")
+
 
 def claude_env(server: ModelServer | str, home: Path, *, retries: int = 0) -> dict[str, str]:
     """Return the environment of Claude Code, which retries a failed call `retries`
@@ -118,10 +120,77 @@ def copilot_env(
     }
 
 
+def codex_env(server: ModelServer | str, home: Path, *, model: str = CODEX_MODELS[0]) -> dict[str, str]:
+    """Return the environment of Codex; the server is its model provider `scripted`.
+
+    Codex reads this from a file, which is written to the home folder. It warns in its
+    answers about a model that it does not know, so the model has a name that it knows.
+    """
+    url, _ = _address(server)
+    folder = home / ".codex"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(_CODEX_CONFIG.format(url=url, model=model))
+    return {
+        **_base(home),
+        "CODEX_HOME": str(folder),
+        "CODEX_API_KEY": _KEY,
+        "RUST_LOG": "error",
+        "NO_BROWSER": "1",  # do not offer a login that opens a browser
+    }
+
+
+_CODEX_CONFIG = """\
+model = "{model}"
+model_provider = "scripted"
+check_for_update_on_startup = false
+
+[analytics]
+enabled = false
+
+[model_providers.scripted]
+name = "Scripted"
+base_url = "{url}/v1"
+wire_api = "responses"
+env_key = "CODEX_API_KEY"
+request_max_retries = 0
+stream_max_retries = 0
+"""
+
+
+def gemini_env(server: ModelServer | str, home: Path) -> dict[str, str]:
+    """Return the environment of Gemini CLI.
+
+    Its login and its settings are files, which are written to the home folder.
+    """
+    url, models = _address(server)
+    folder = home / ".gemini"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "settings.json").write_bytes(msgspec.json.encode(_GEMINI_SETTINGS))
+    return {
+        **_base(home),
+        "GEMINI_API_KEY": _KEY,
+        "GEMINI_MODEL": models[0],
+        "GOOGLE_GEMINI_BASE_URL": url,
+        "GEMINI_CLI_NO_RELAUNCH": "true",  # it would start itself again with more memory
+    }
+
+
+_GEMINI_SETTINGS = {
+    "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+    "privacy": {"usageStatisticsEnabled": False},
+    "telemetry": {"enabled": False},
+    "general": {"maxAttempts": 1, "enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+    # It sends no output of a command that runs in a terminal of its own, and takes a long scripted answer for a loop.
+    "tools": {"shell": {"enableInteractiveShell": False}},
+    "model": {"disableLoopDetection": True},
+}
+
+
 def _address(server: ModelServer | str) -> tuple[str, tuple[str, ...]]:
     """Return the address and the models; a text is a server with the default models."""
     return (server, MODELS) if isinstance(server, str) else (server.url, server.models)
 
 
 def _base(home: Path) -> dict[str, str]:
-    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "LANG": "C.UTF-8"}
+    path = os.environ.get("PATH", os.defpath)
+    return {"PATH": path, "HOME": str(home), "ATOMIC_HOME": str(home / ".atomic"), "LANG": "C.UTF-8"}

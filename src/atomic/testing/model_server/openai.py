@@ -261,11 +261,14 @@ class ResponsesEncoder(Encoder):
         ]
 
     def _called(self, call: CallPart) -> list[Event]:
+        # Codex has tools in namespaces; names of tools contain no dots.
+        namespace, _, tool = call.name.rpartition(".")
         item: Json = {
             "type": "function_call",
             "id": new_id("fc"),
             "call_id": call.id,
-            "name": call.name,
+            "name": tool,
+            **({"namespace": namespace} if namespace else {}),
             "arguments": call.arguments,
             "status": "completed",
         }
@@ -276,7 +279,7 @@ class ResponsesEncoder(Encoder):
         return [
             self._of_output("response.output_item.added", item=begun),
             *deltas,
-            self._of_item(f"{name}.done", arguments=call.arguments, name=call.name),
+            self._of_item(f"{name}.done", arguments=call.arguments, name=tool),
             self._of_output("response.output_item.done", item=item),
         ]
 

@@ -61,8 +61,10 @@ class Playbook:
 
     def _choose(self, conversation: Conversation) -> Choice:
         name, turn = conversation.place(self._named)
-        if not conversation.tools and name not in self._toolless:
-            return Choice(None, 0, self._side)  # titles and summaries, which may quote a marker
+        # Titles and summaries may quote a marker. Claude Code quotes a whole session for its title.
+        is_title = conversation.user_text().startswith("<session>")
+        if not conversation.tools and (is_title or name not in self._toolless):
+            return Choice(None, 0, self._side)
         if name is None:
             return Choice(None, 0, self._default)
         turns = self._scripts.get(name)

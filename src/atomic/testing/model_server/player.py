@@ -66,8 +66,10 @@ class Player:
                 await self._text(Kind.THINKING, pieces_of(text))
             case Big(size):
                 await self._text(Kind.TEXT, _big(size))
-            case Drip():
-                await self._drip(word)
+            case Drip(prefix, times, every):
+                for number in range(1, times + 1):
+                    await self._text(Kind.TEXT, [f"{prefix}{number} "])
+                    await asyncio.sleep(every)
             case Pause(seconds):
                 await asyncio.sleep(seconds)
             case Call(tool, input, id):
@@ -98,11 +100,6 @@ class Player:
         if self._kind is not None:
             self._kind = None
             await self._send(self._encoder.close())
-
-    async def _drip(self, drip: Drip) -> None:
-        for number in range(1, drip.times + 1):
-            await self._text(Kind.TEXT, [f"{drip.word}{number} "])
-            await asyncio.sleep(drip.every)
 
     async def _stall(self) -> None:
         if self._stream:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from atomic.base.http_server import HOST, BadRequestError, Request, listen, read_request_body, read_request_head
+from atomic.base.lazy_types import deferred
+from atomic.processes.temporary_folders import temporary_prefix
 from atomic.testing.model_server.anthropic import AnthropicEncoder, read_anthropic
 from atomic.testing.model_server.calls import CallState, Conversation, Ledger, ModelCall, Named, OtherRequest, Protocol
 from atomic.testing.model_server.encoder import Encoder
+from atomic.testing.model_server.gemini import COUNT, STREAM, WHOLE, GeminiEncoder, read_gemini
 from atomic.testing.model_server.http import CutError, Response, decode_body
 from atomic.testing.model_server.openai import ChatEncoder, ResponsesEncoder, read_chat, read_responses
 from atomic.testing.model_server.playbook import Choice, Playbook
@@ -33,6 +39,11 @@ from atomic.testing.model_server.script import (
     Word,
 )
 
+if TYPE_CHECKING:
+    from atomic.providers import AgentProvider
+else:
+    AgentProvider = deferred("atomic.providers", "AgentProvider")
+
 _MAX_BODY = 1024 * 1024 * 1024
 _READERS: Mapping[str, Callable[[bytes], Conversation]] = {
     "/messages": read_anthropic,
@@ -41,6 +52,7 @@ _READERS: Mapping[str, Callable[[bytes], Conversation]] = {
 }
 _ENCODERS: Mapping[Protocol, type[Encoder]] = {
     Protocol.ANTHROPIC: AnthropicEncoder,
+    Protocol.GEMINI: GeminiEncoder,
     Protocol.OPENAI_CHAT: ChatEncoder,
     Protocol.OPENAI_RESPONSES: ResponsesEncoder,
 }
@@ -55,7 +67,7 @@ class ModelServer:
     gets `side_text`, unless its script is in `toolless`.
 
         async with ModelServer({"hello": "Hello."}) as server:
-            ...  # run an agent with `claude_env(server, home)` and the prompt "@@hello@@"
+            ...  # a turn of `agents(server.connect("claude"))` with the prompt "@@hello@@"
         assert [call.script for call in server.calls] == ["hello"] and not server.other
     """
 
@@ -78,6 +90,7 @@ class ModelServer:
         self._life: AbstractAsyncContextManager[int]
         self._bugs: list[BaseException] = []
         self._is_open = False
+        self._homes = ExitStack()  # of connected agents
 
     # For tests
 
@@ -97,6 +110,21 @@ class ModelServer:
     def other(self) -> Sequence[OtherRequest]:
         """Return all requests except model calls, lists of models and counts of tokens."""
         return self._ledger.other
+
+    def connect(self, agent: str) -> AgentProvider:
+        """Return a provider of "claude", "opencode", "copilot", "codex" or "gemini".
+
+        Its agent has this server as its model, an empty home folder that ends with the
+        server, and nothing of the user. Raise NotRunningError, ModelServerError for
+        another agent, and ProgramMissingError, with how to install it.
+        """
+        from atomic.testing.model_server.connections import connected_provider
+
+        if not self._is_open:
+            raise NotRunningError
+        home = tempfile.TemporaryDirectory(prefix=temporary_prefix("home"), ignore_cleanup_errors=True)
+        self._homes.callback(home.cleanup)
+        return connected_provider(self, agent, Path(home.name))
 
     async def wait_for(self, condition: Callable[[ModelCall], bool], *, timeout: float = 30) -> ModelCall:
         """Wait for a call that meets the condition and return it.
@@ -118,6 +146,7 @@ class ModelServer:
     ) -> None:
         """Close all connections. Raise the errors of the server itself."""
         self._is_open = False
+        self._homes.close()
         await self._life.__aexit__(None, None, None)
         if self._bugs and error is None:
             raise BaseExceptionGroup("the model server failed", self._bugs)
@@ -177,6 +206,8 @@ class ModelServer:
             await response.whole(200, _model_list(self.models))
         elif request.method == "POST" and request.path.endswith("/messages/count_tokens"):
             await response.whole(200, {"input_tokens": len(request.body) // 4})
+        elif request.method == "POST" and request.path.endswith(COUNT):
+            await response.whole(200, {"totalTokens": len(request.body) // 4})
         else:
             self._note_other(request)
             missing = {"error": {"type": "not_found_error", "message": f"not scripted: {request.path}"}}
@@ -220,6 +251,8 @@ async def _end(*tasks: asyncio.Task[Any]) -> None:
 def _reader_for(request: Request) -> Callable[[bytes], Conversation] | None:
     if request.method != "POST":
         return None
+    if request.path.endswith((WHOLE, STREAM)):
+        return partial(read_gemini, request.path)
     return next((reader for path, reader in _READERS.items() if request.path.endswith(path)), None)
 
 
@@ -247,13 +280,15 @@ def _call(request: Request, conversation: Conversation, choice: Choice) -> Model
 
 
 def _model_list(names: Sequence[str]) -> dict[str, Any]:
-    """List the models as both families of protocols do."""
+    """List the models as all families of protocols do."""
     models = [
         {"id": name, "object": "model", "created": 0, "owned_by": "atomic"}
         | {"type": "model", "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
         for name in names
     ]
-    return {"object": "list", "data": models, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+    gemini = [{"name": f"models/{name}", "displayName": name} for name in names]
+    page = {"has_more": False, "first_id": names[0], "last_id": names[-1]}
+    return {"object": "list", "data": models, "models": gemini, **page}
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Flag, StrEnum, auto
 
+from atomic.base.usage import dollars
 from atomic.chat.protocol import CommandInfo, PickOpened, RunKind, StatusChanged
 from atomic.providers.events import PlanItem, Usage
 from atomic.questions import Question
@@ -189,7 +190,7 @@ def amount(tokens: int) -> str:
 def spent(usage: Usage) -> str:
     """Return the cost if it is known, otherwise the tokens, otherwise an empty string."""
     if usage.cost is not None:
-        return f"${usage.cost:.2f}"
+        return dollars(usage.cost)
     if usage.input or usage.output:
         return f"↑{amount(usage.input)} ↓{amount(usage.output)}"
     return ""
