@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,10 +62,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the folders that take longest; xdist would begin with the files that have the most tests."""
-    folders = [Path(__file__).with_name(name) for name in FIRST]
-    items.sort(
-        key=lambda item: next((n for n, folder in enumerate(folders) if folder in item.path.parents), len(FIRST))
-    )
+    tests = Path(__file__).parent
+    place = {str(tests / name): number for number, name in enumerate(FIRST)}
+
+    @cache
+    def order(path: Path) -> int:
+        return min((place.get(str(folder), len(FIRST)) for folder in path.parents), default=len(FIRST))
+
+    items.sort(key=lambda item: order(item.path))
 
 
 def pytest_collection_finish() -> None:
