@@ -8,6 +8,7 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint con
 # Four at once, because tests wait for programs, the tests of a file together, in the order of tests/conftest.py;
 # `make test PYTEST_ARGS=` runs one after the other.
 PYTEST_ARGS ?= -n 4 --dist loadfile --no-loadscope-reorder
+QUICK := not ci and not full and not timed
 N ?= 200
 SEED ?= 1
 # Code whose errors lose or leak work: storage, git, trust, spending. pyproject.toml has the floor of the whole package.
@@ -33,7 +34,7 @@ terminal-tools: # tmux and Chromium, for the tests of the screen
 	@sh scripts/terminal_tools.sh
 
 setup-test: # what `make test` needs: no tmux, no Chromium, no linters; pip and npm at the same time
-	@$(MAKE) --no-print-directory --jobs=2 .venv/.setup-test .programs/.setup
+	@$(MAKE) --no-print-directory --jobs=2 .venv/.tests-compiled .programs/.setup
 
 setup-demo: .venv/.setup-demo ## install only the package itself into .venv
 
@@ -54,6 +55,11 @@ agents-more: .venv/.setup-test .programs/more/.setup ## install more agents for 
 	$(PIP) --editable '.[test]'
 	@touch .venv/.setup-demo $@
 
+# On a fresh clone each worker of pytest would compile all tests. An error in a test is reported when it runs.
+.venv/.tests-compiled: .venv/.setup-test
+	@ls -d tests/*/ | xargs -n 17 -P 2 $(PY) -m pytest --collect-only --quiet >/dev/null 2>&1 || true
+	@touch $@
+
 .venv/.setup-demo: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Atomic needs Python 3.11 or newer; give its path: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
@@ -72,10 +78,10 @@ shells: # zsh and fish, for the tests of completion that `make test-full` runs
 	@touch $@
 
 test: setup-test ## run the quick tests (at most six minutes on two cores)
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick} $(PY) -m pytest -m "not ci and not full" $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick} $(PY) -m pytest -m "$(QUICK)" $(PYTEST_ARGS)
 
 test-ci: setup ## run what `make test` leaves out and each commit needs: real agents, terminals, kills (25 minutes)
-	$(PY) -m pytest -m "ci and not full" $(PYTEST_ARGS)
+	$(PY) -m pytest -m "(ci or timed) and not full" $(PYTEST_ARGS)
 
 test-full: setup agents-more shells ## run all tests, those of `make test` and `make test-ci` too
 	$(PY) -m pytest $(PYTEST_ARGS)
@@ -87,7 +93,7 @@ journeys: setup shells ## do what a newcomer does first, each on an empty home f
 coverage: setup ## run the quick tests; fail if they reach too few lines and branches of the package
 	rm -rf .coverage && mkdir .coverage
 	@# Tests of what a start imports fail while coverage is loaded; `make test` judges them.
-	-HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick} $(PY) -m coverage run -m pytest -m "not ci and not full" $(PYTEST_ARGS)
+	-HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick} $(PY) -m coverage run -m pytest -m "$(QUICK)" $(PYTEST_ARGS)
 	$(PY) -m coverage combine --quiet
 	@status=0; $(PY) -m coverage report || status=1; \
 	for files in $(GUARDED); do \
@@ -100,6 +106,7 @@ check: setup ## all that must be clean before a commit lands
 	$(PY) -m ruff check .
 	$(PY) -m pyright
 	.venv/bin/lint-imports
+	$(PY) -m pytest --quiet tests/docs/test_rooms.py
 	$(MAKE) test
 
 fmt: setup ## format the code and repair what can be repaired

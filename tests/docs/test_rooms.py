@@ -10,6 +10,8 @@ import pytest
 
 from scripts import house
 
+pytestmark = pytest.mark.ci  # a linter: `make check` runs it too
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
