@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import resource
+import shutil
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from atomic.workspaces import WorkspaceError
 from atomic.workspaces.lfs import keep_objects
-from tests.support.repositories import git, new_repository
+from tests.support.repositories import git, new_repository, write
 from tests.workspaces.kinds import KINDS
 from tests.workspaces.places import ADA, REF, Place, shell
 from tests.workspaces.test_interrupted import Runs
@@ -143,3 +145,45 @@ def _lose(project: Path, blob: str) -> None:
         with moved.open("rb") as file:
             subprocess.run(["git", "unpack-objects", "-q"], cwd=project, stdin=file, check=True)
     (project / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+
+
+@pytest.mark.parametrize("damage", ["rm -f $file", "chmod +w $file; echo other > $file"], ids=["missing", "changed"])
+async def test_a_damaged_stash_takes_nothing_else_along(place: Place, damage: str) -> None:
+    workspace = await place.workspace()
+    await shell(
+        workspace,
+        "echo good > good.txt; git add .; git commit -qm good;"
+        "echo reset > reset.txt; git add .; git commit -qm reset; git reset -q --hard HEAD~1;"
+        "echo bad > bad.txt; git stash -q -u; name=$(echo bad | git hash-object --stdin);"
+        f"file=.git/objects/$(echo $name | cut -c1-2)/$(echo $name | cut -c3-); {damage}; echo loose > loose.txt",
+    )
+    captured = await workspace.capture(place.repository, REF, ADA, "Task 1")
+    assert place.git("show", f"{captured.result}:loose.txt") == "loose\n"
+    assert place.git("log", "--format=%s", captured.result).split("\n")[:2] == ["Task 1", "good"]
+    assert "reset" in place.git("log", "--format=%s", REF).splitlines()
+
+
+async def test_nothing_is_left_out_because_the_disk_is_full(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = await place.workspace()
+    await shell(workspace, "echo work > work.txt; git add .; git commit -qm work; echo other > o.txt; git stash -q -u")
+    full = tmp_path / "bin" / "git"
+    script = f"""#!/bin/sh
+for word; do
+    if [ "$word" = bundle ] && [ ! -e "{tmp_path}/freed" ]; then
+        touch "{tmp_path}/freed"
+        echo "fatal: write error: No space left on device" >&2
+        exit 128
+    fi
+done
+exec {shutil.which("git")} "$@"
+"""
+    write(tmp_path, {"bin/git": script})
+    full.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{full.parent}:{os.environ['PATH']}")
+    with pytest.raises(WorkspaceError, match="No space left on device"):
+        await workspace.capture(place.repository, REF, ADA, "Task 1")
+    assert workspace.exists
+    captured = await workspace.capture(place.repository, REF, ADA, "Task 1")
+    assert place.git("log", "-1", "--format=%s", captured.result) == "work\n"

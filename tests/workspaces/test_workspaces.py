@@ -139,6 +139,27 @@ async def test_everything_a_worker_leaves_can_be_restored(place: Place) -> None:
     assert place.git("show", f"{captured.result}:st.txt") == "unstaged\n"
 
 
+async def test_what_is_only_staged_is_kept_although_the_project_has_one_commit(place: Place) -> None:
+    workspace = await place.workspace()
+    await shell(workspace, "echo staged > s.txt; git add s.txt; rm s.txt")
+    await workspace.capture(place.repository, "refs/atomic/run/1/1", ADA, "Task 1")
+    assert place.git("rev-list", "--count", "main") == "1\n"
+    assert place.git("show", "refs/atomic/run/1/1^2:s.txt") == "staged\n"
+
+
+async def test_what_is_only_staged_is_kept_although_other_files_have_conflicts(place: Place) -> None:
+    workspace = await place.workspace()
+    await shell(
+        workspace,
+        "git checkout -q -b side; echo side > a.txt; git commit -qam side; git checkout -q -;"
+        "echo main > a.txt; git commit -qam main; git merge -q side || true;"
+        "echo only > s.txt; git add s.txt; rm s.txt",
+    )
+    captured = await workspace.capture(place.repository, "refs/atomic/run/1/1", ADA, "Task 1")
+    assert captured.unfinished == "merge"
+    assert place.git("show", "refs/atomic/run/1/1^2:s.txt") == "only\n"
+
+
 async def test_the_result_is_the_workers_commit_if_nothing_is_left_uncommitted(place: Place) -> None:
     workspace = await place.workspace()
     head = await shell(workspace, "echo new > n.txt; git add n.txt; git commit -qm mine; git rev-parse HEAD")

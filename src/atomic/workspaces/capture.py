@@ -48,6 +48,8 @@ _LISTED = ("ls-files", "-z")
 _WORKERS_TIMEOUT = 60.0  # of a small question to a repository that a worker could write to
 _SECOND_TIMEOUT = 300.0  # of a call, after one that took too long
 _MAX_PATHS = 500  # of one command
+_TRIED = "refs/atomic/tried"  # a commit of which git may not be able to read everything
+_DISK_IS_FULL = ("No space left on device", "Disk quota exceeded")  # of git
 ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 _COPIED = ("config", "shallow", "info/exclude", "info/attributes")
 
@@ -83,6 +85,7 @@ class Capture:
         self._git_dir = exchange / "git"
         self._worker = view.root / ".git"
         self._has_worker = True  # its repository can be read
+        self._is_careful = False  # each commit of the worker is tried first
         self._timeout = TIMEOUT
         self._numbers = count(1)  # of the indexes of inner repositories
         objects = [base.folder / ".git" / "objects", self._worker / "objects"]
@@ -96,16 +99,24 @@ class Capture:
         }
 
     async def run(self, message: str, bundle: Path) -> Captured:
-        """Write a bundle with everything. Raises GitError."""
+        """Write a bundle with everything that git can read. Raises GitError."""
         try:
             return await self._run(message, bundle)
-        except GitError as error:
-            # An object of the worker's repository may be damaged: keep the files.
+        except GitTimeoutError:
             self._use_files_only()
-            if isinstance(error, GitTimeoutError):
-                self._timeout = _SECOND_TIMEOUT
+            self._timeout = _SECOND_TIMEOUT
+        except GitError as error:
+            _raise_if_full(error)
             await asyncio.to_thread(_remove_unfinished, self._git_dir, bundle)
-            return await self._run(message, bundle)
+            try:
+                # An object may be damaged: leave out only the commits that need it.
+                self._is_careful = True
+                return await self._run(message, bundle)
+            except GitError as again:
+                _raise_if_full(again)
+                self._use_files_only()
+        await asyncio.to_thread(_remove_unfinished, self._git_dir, bundle)
+        return await self._run(message, bundle)
 
     def _use_files_only(self) -> None:
         self._has_worker = False
@@ -238,8 +249,10 @@ class Capture:
                 git_dir = await git_in_view(self._view, *ask, env=NO_SETTINGS, timeout=_WORKERS_TIMEOUT)
                 git_dir = git_dir.strip()
                 words = ("--git-dir", git_dir, "rev-parse", "--verify", "HEAD^{commit}")
-                parents = ("-p", (await self._git(*words, timeout=_WORKERS_TIMEOUT)).strip())
+                head = (await self._git(*words, timeout=_WORKERS_TIMEOUT)).strip()
                 self._env[ALTERNATES] += os.pathsep + as_list_entry(f"{git_dir}/objects")
+                if await self._can_be_kept(head):
+                    parents = ("-p", head)
             except GitTimeoutError:
                 self._use_files_only()
             except GitError:
@@ -269,20 +282,20 @@ class Capture:
             await self._git("merge-base", head, self._start)
         except GitError:
             return self._start
-        return head
+        return head if await self._can_be_kept(head) else self._start
 
     async def _find_more(self, result: str) -> list[str]:
         """Return commits that the result does not contain: index, branches, stashes,
         log of HEAD.
         """
         found: list[str] = []
-        try:
-            staged = (await self._ask_worker("write-tree")).strip()
-            tip = (await self._git("rev-parse", f"{result}^{{tree}}", f"{result}^^{{tree}}")).split()
-            if staged not in tip:
-                found.append((await self._git("commit-tree", staged, "-p", result, "-m", "The index")).strip())
-        except GitError:
-            pass  # a conflict, or a damaged repository: the files are in the result
+        staged = await self._staged_tree(result)
+        # A first commit has no parent.
+        known = (await self._git("log", "--first-parent", "--max-count=2", "--format=%T", result)).split()
+        if staged and staged not in known:
+            index = (await self._git("commit-tree", staged, "-p", result, "-m", "The index")).strip()
+            if await self._can_be_kept(index):
+                found.append(index)
         try:
             tips = set((await self._ask_worker("rev-list", "--no-walk", "--all", "--reflog")).split())
         except GitError:
@@ -293,9 +306,50 @@ class Capture:
                 new = (await self._git("rev-list", "--max-count=1", tip, *excluded)).strip()
             except GitError:
                 continue  # its objects are not complete
-            if new:
+            if new and await self._can_be_kept(tip):
                 found.append(tip)
         return found
+
+    async def _staged_tree(self, result: str) -> str:
+        """Return the files of the worker's index as a tree.
+
+        With conflicts these are the files of the result, and those without a conflict
+        that it does not have. Empty if there are none, or if the repository is damaged.
+        """
+        try:
+            return (await self._ask_worker("write-tree")).strip()
+        except GitError as error:
+            _raise_if_full(error)
+        try:
+            entries = split(await self._ask_worker(*_LISTED, "--stage"))
+        except GitError:
+            return ""
+        kept = {entry.split()[2] for entry in split(await self._git("ls-tree", "-r", "-z", result))}
+        added = [words for entry in entries if (words := _words_of(entry)) and words[1].split(",")[1] not in kept]
+        if not added:
+            return ""
+        env = {"GIT_INDEX_FILE": str(self._git_dir / "index-staged")}
+        await self._git("read-tree", result, env=env)
+        for at in range(0, len(added), _MAX_PATHS):
+            words = (word for words in added[at : at + _MAX_PATHS] for word in words)
+            await self._git("update-index", "--add", "--replace", *words, env=env)
+        return (await self._git("write-tree", env=env)).strip()
+
+    async def _can_be_kept(self, commit: str) -> bool:
+        """Return whether git can read all objects of a commit that the base does not have.
+
+        That takes as long as keeping them, so it is tried only after a failure.
+        """
+        if not self._is_careful:
+            return True
+        tried = self._git_dir / "tried.bundle"
+        try:
+            await self._git("update-ref", _TRIED, commit)
+            await self._write_bundle(tried, _TRIED)
+        except GitError as error:
+            _raise_if_full(error)
+            return False
+        return True
 
     async def _known_tips(self) -> set[str]:
         """Return the tips of the user's branches, which the base has too."""
@@ -303,9 +357,9 @@ class Capture:
         listed = await run_git("rev-list", "--no-walk", "--all", cwd=own, env={"GIT_DIR": str(own)})
         return set(listed.split())
 
-    async def _write_bundle(self, bundle: Path) -> None:
+    async def _write_bundle(self, bundle: Path, ref: str = OUT) -> None:
         try:
-            await self._git("bundle", "create", "--quiet", str(bundle), OUT, f"^{self._base.commit}")
+            await self._git("bundle", "create", "--quiet", str(bundle), ref, f"^{self._base.commit}")
         except GitError as error:
             if "empty bundle" not in error.reason:
                 raise
@@ -332,6 +386,19 @@ class Capture:
         except GitTimeoutError:
             self._use_files_only()
             raise
+
+
+def _raise_if_full(error: GitError) -> None:
+    """Raise the error of a full disk: nothing is damaged, and nothing may be left out."""
+    if any(words in error.reason for words in _DISK_IS_FULL):
+        raise error
+
+
+def _words_of(entry: str) -> tuple[str, str] | None:
+    """Return how `git update-index` adds an entry of an index; None for a conflict."""
+    facts, _, path = entry.partition("\t")
+    mode, blob, stage = facts.split(" ")
+    return ("--cacheinfo", f"{mode},{blob},{path}") if stage == "0" else None
 
 
 def _remove_unfinished(git_dir: Path, bundle: Path) -> None:
