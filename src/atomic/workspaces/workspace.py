@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from atomic.base.files import replace_file
 from atomic.base.terminal import one_line
 from atomic.git import GitError, Repository
 from atomic.processes import ExecError, end_marked, new_mark
@@ -35,6 +36,8 @@ _UNPARKED = "unparked"
 _MAX_NAMED = 20  # removed files, in a message
 _COPY = "copy"
 READY = "ready"  # a file with the commit at which the workspace began, when it is complete
+# A number alone may be that of a process before a restart, above all in a container.
+_THIS_PROCESS = f"{os.getpid()}-{os.urandom(8).hex()}"
 
 
 class Workspace:
@@ -123,7 +126,7 @@ class Workspace:
                 await git_in_view(view, *SAFE, "checkout", "--quiet", *where, commit, env=NO_SETTINGS)
         except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"Commit {commit[:12]} cannot be checked out in {self.folder}: {error}") from error
-        self._ready.write_text(commit)
+        replace_file(self._ready, commit.encode(), durable=False)
 
     async def _copy_base(self) -> None:
         self._copy.parent.mkdir()
@@ -190,7 +193,7 @@ class Workspace:
             return
         await asyncio.to_thread(self._clear)
         mark = new_mark(MARK)
-        self._owner.write_text(f"{os.getpid()} {mark[MARK]}", encoding="ascii")
+        self._owner.write_text(f"{_THIS_PROCESS} {mark[MARK]}", encoding="ascii")
         try:
             async with self._view(visible, mark) as view:
                 yield view
@@ -217,13 +220,13 @@ class Workspace:
         They may still write for a moment after its death.
         """
         try:
-            pid, mark = self._owner.read_text(encoding="ascii").split()
+            owner, mark = self._owner.read_text(encoding="ascii").split()
         except FileNotFoundError:
             return
         except ValueError:  # it was killed before it had written the file
             self._owner.unlink(missing_ok=True)
             return
-        if int(pid) != os.getpid():
+        if owner != _THIS_PROCESS:
             await end_marked({MARK: mark})
             self._owner.unlink(missing_ok=True)
 
