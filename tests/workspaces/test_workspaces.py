@@ -21,6 +21,7 @@ from atomic.workspaces import (
     choose_isolation,
     find_contents,
     prepare_base,
+    restore_files_in,
 )
 from tests.support.processes import is_alive
 from tests.support.repositories import commit, git, new_repository, write
@@ -238,6 +239,17 @@ async def test_a_fresh_workspace_has_the_commit_and_none_of_the_workers_ignored_
     fresh = await place.workspace("check", captured.result)
     listed = await shell(fresh, "cat n.txt node_modules/x/index.js .env; ls; git status --short")
     assert listed == "ok\ndependency\nKEY=1\na.txt\nn.txt\nnode_modules\nsrc\n"
+
+
+async def test_only_the_named_files_are_restored(place: Place) -> None:
+    write(place.project, {"t[ab].txt": "old\n", "ta.txt": "old\n", "folder/c.txt": "old\n"})
+    place.git("add", "t[ab].txt", "ta.txt", "folder")
+    place.git("commit", "-qm", "more")
+    workspace = await place.workspace()
+    await shell(workspace, "echo new | tee 't[ab].txt' ta.txt added.txt; rm -r folder; echo new > folder")
+    async with workspace.open() as view:
+        await restore_files_in(view, place.git("rev-parse", "HEAD").strip(), ["t[ab].txt", "added.txt", "folder/c.txt"])
+    assert await shell(workspace, "cat 't[ab].txt' ta.txt folder/c.txt; ls added.txt || true") == "old\nnew\nold\n"
 
 
 async def test_processes_of_a_workspace_end_with_its_view(place: Place) -> None:

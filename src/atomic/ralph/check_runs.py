@@ -28,7 +28,7 @@ from atomic.ralph.state import RalphState
 from atomic.ralph.turn_changes import is_cache, keep_alive
 from atomic.tasks import Task
 from atomic.workflows.task_loop import COMES_FIRST
-from atomic.workspaces import View, tracked_files_in
+from atomic.workspaces import View, restore_files_in, tracked_files_in
 
 ResultT = TypeVar("ResultT")
 MAX_RUNS = 3  # of the checks, if files change while they run
@@ -160,11 +160,7 @@ async def check_with_former_files(
     """
     name = f"former-{commit[:12]}"
     async with run.timed("check"), run.workspaces.fresh(name, commit) as view:
-        for path in paths:
-            place = str(view.root / path)
-            done = await view.run("git", "checkout", "--quiet", start, "--", place, is_short=True)
-            if done.exit_code != 0:  # it did not exist
-                await view.run("rm", "-rf", "--", place, is_short=True)
+        await restore_files_in(view, start, paths)
         return await run.checks.check_once(run.cwd, run.options.gate_timeout, view)
 
 

@@ -23,7 +23,7 @@ from atomic.workspaces.contents import Contents, find_contents
 from atomic.workspaces.copied_paths import foreign_paths
 from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import remove_tree, size_of
-from atomic.workspaces.git_in_view import tracked_files_in
+from atomic.workspaces.git_in_view import restore_files_in, tracked_files_in
 from atomic.workspaces.isolation import Isolation, IsolationError, IsolationKind, choose_isolation
 from atomic.workspaces.merging import WHOLE, Merged, find_dropped, rebase
 from atomic.workspaces.obstacles import find_obstacle
@@ -72,6 +72,7 @@ __all__ = [
     "read_branch",
     "rebase",
     "remove_tree",
+    "restore_files_in",
     "run_setup",
     "size_of",
     "tracked_files_in",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from atomic.git import GitError, Repository
@@ -27,6 +27,8 @@ NO_SETTINGS = {
 }
 # No setting of the worker's repository can start a program.
 SAFE = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false")
+
+_LITERALLY = "--literal-pathspecs"  # `*` in a path means only itself
 
 
 class GitTimeoutError(GitError):
@@ -83,6 +85,19 @@ async def tracked_files_in(view: View, commit: str) -> tuple[str, list[str]]:
     tree = (await git_in_view(view, *SAFE, "write-tree", timeout=TREE_TIMEOUT)).strip()
     words = ("diff-index", "--cached", "--name-only", "--no-renames", "-z")
     return tree, split(await git_in_view(view, *SAFE, *words, commit, timeout=TREE_TIMEOUT))
+
+
+async def restore_files_in(view: View, commit: str, paths: Sequence[str]) -> None:
+    """Give files in a view the content that a commit has; remove those that it does not
+    have. Raises GitError, ExecError.
+    """
+    words = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit, "--", *paths)
+    known = split(await git_in_view(view, *SAFE, _LITERALLY, *words, env=NO_SETTINGS))
+    places = [str(view.root / path) for path in paths]
+    await view.run("rm", "-rf", "--", *places, timeout=TIMEOUT, is_short=True)
+    if known:
+        words = ("checkout", "--quiet", commit, "--", *known)
+        await git_in_view(view, *SAFE, _LITERALLY, *words, env=NO_SETTINGS)
 
 
 async def fetch_bundle(repository: Repository, bundle: Path, ref: str, base: str) -> None:
