@@ -12,9 +12,18 @@ import pytest
 
 from atomic.cli.parked import list_parked
 from atomic.config import WorkspaceSettings
-from atomic.git import GitError
+from atomic.git import GitError, Repository
 from atomic.git.calls import run_git
-from atomic.workspaces import BranchMovedError, Conflict, Landed, RunWorkspaces, Work, WorkspaceError
+from atomic.workspaces import (
+    BranchMovedError,
+    Conflict,
+    Landed,
+    RunBranch,
+    RunWorkspaces,
+    Work,
+    WorkspaceError,
+    branch_record,
+)
 from atomic.workspaces.branch_merges import commit_tree, tree_of
 from tests.support.repositories import git, new_repository
 
@@ -235,6 +244,35 @@ async def test_a_kill_before_the_move_does_not_repeat_the_check(run: Run) -> Non
 
     assert isinstance(await run.started().merge(work, check=check), Landed)
     assert run.subjects == ["Do one"]
+
+
+async def test_a_move_that_another_task_sees_first_belongs_to_its_task(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spaces = run.started()
+    await spaces.begin("clone")
+    one = await do(spaces, "1", "touch one.txt")
+    two = await do(spaces, "2", "touch two.txt")
+    commit_of = branch_record._commit_of  # pyright: ignore[reportPrivateUsage]
+    is_merged = False
+
+    async def late(repository: Repository, branch: RunBranch) -> str:
+        nonlocal is_merged
+        if not is_merged:
+            is_merged = True
+            run.kill_at(2, kept=False)  # the branch has moved, and that is not noted yet
+            with pytest.raises(KilledError):
+                await run.started().merge(one)
+            run.kill_at(0, kept=False)
+        return await commit_of(repository, branch)
+
+    monkeypatch.setattr(branch_record, "_commit_of", late)
+    await spaces.tip()
+    again = run.started()
+    await merge_all(again, [two, one])
+    landed = {one.task: one for one in again.required_branch.landed}
+    assert run.subjects == ["Do 2", "Do 1"]
+    assert run.git("diff", "--name-only", landed["1"].base, landed["1"].commit) == "one.txt"
 
 
 async def test_a_kill_after_the_move_is_noted_before_others_build_on_it(run: Run) -> None:

@@ -127,7 +127,7 @@ class BranchRecord:
                 raise _exists(branch.name)
             return branch.first
         if current and await self.repository.is_ancestor(branch.tip, current):
-            landing = branch.landing
+            landing = self.required.landing  # a merge may have recorded it since
             is_landing = landing is not None and await self.repository.is_ancestor(landing.commit, current)
             branch = self.required
             if branch.tip == current:  # a task has landed since
