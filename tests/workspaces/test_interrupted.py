@@ -14,7 +14,7 @@ import pytest
 from atomic.config import WorkspaceSettings
 from atomic.git import Repository
 from atomic.processes import new_mark
-from atomic.workspaces import RunWorkspaces, Work, choose_isolation, remove_tree
+from atomic.workspaces import RunWorkspaces, Work, WorkspaceError, choose_isolation, remove_tree
 from atomic.workspaces.run_branch import FACT
 from atomic.workspaces.workspace import MARK
 from tests.support.repositories import git, new_repository, write
@@ -119,6 +119,12 @@ async def test_the_branch_is_made_although_the_process_was_killed_before(runs: R
     runs.git("update-ref", "-d", "refs/heads/atomic/3f2a9c1e")
     await runs.next().begin("clone", include_uncommitted=include_uncommitted)
     assert await runs.next().tip() == runs.facts[FACT]["first"]
+
+
+async def test_a_folder_that_cannot_be_written_is_said(runs: Runs) -> None:
+    write(runs.home, {"workspaces": "a file\n"})
+    with pytest.raises(WorkspaceError, match=r"Workspaces cannot be made in .*/workspaces: .*File exists"):
+        await runs.next().begin("clone")
 
 
 async def test_a_start_that_was_killed_before_the_branch_moved_is_repeated(runs: Runs) -> None:

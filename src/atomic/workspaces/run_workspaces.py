@@ -101,6 +101,12 @@ class RunWorkspaces:
         IsolationError if the user wants a kind that does not work here, WorkspaceError,
         BranchMovedError, GitError.
         """
+        try:
+            return await self._begin(wanted, include_uncommitted=include_uncommitted)
+        except OSError as error:
+            raise WorkspaceError(f"Workspaces cannot be made in {self._folders.all_runs}: {error}") from error
+
+    async def _begin(self, wanted: str, *, include_uncommitted: bool) -> RunBranch | str:
         chosen = await choose_place(wanted, self._project, self._folders.all_runs)
         if isinstance(chosen, str):
             return chosen
