@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from atomic.workspaces import Isolation
+from atomic.workspaces import Isolation, tracked_files_in
 from tests.support.repositories import commit, git, new_repository, write
 from tests.workspaces.kinds import KINDS, each
 from tests.workspaces.places import ADA, REF, Place, fingerprint, shell
@@ -257,7 +257,10 @@ async def hashes(place: Place, name: str, at: str = "") -> dict[str, str]:
     )
     async with workspace.open() as view:
         done = await view.run("bash", "-c", script)
+        commit = at or workspace.base.commit
+        after = await tracked_files_in(view, workspace.base.folder, commit)
     assert done.exit_code == 0, done.stderr
+    assert after == (place.git("rev-parse", f"{commit}^{{tree}}").strip(), [])
     await workspace.remove()
     words = done.stdout.split("\0")
     return dict(zip(words[:-1:2], words[1::2], strict=True))

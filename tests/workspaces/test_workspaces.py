@@ -22,6 +22,7 @@ from atomic.workspaces import (
     find_contents,
     prepare_base,
     restore_files_in,
+    tracked_files_in,
 )
 from tests.support.processes import is_alive
 from tests.support.repositories import commit, git, new_repository, write
@@ -239,6 +240,27 @@ async def test_a_fresh_workspace_has_the_commit_and_none_of_the_workers_ignored_
     fresh = await place.workspace("check", captured.result)
     listed = await shell(fresh, "cat n.txt node_modules/x/index.js .env; ls; git status --short")
     assert listed == "ok\ndependency\nKEY=1\na.txt\nn.txt\nnode_modules\nsrc\n"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "git update-index --assume-unchanged a.txt",
+        "git update-index --skip-worktree a.txt",
+        "echo 'a.txt filter=x' > .git/info/attributes; git config filter.x.clean 'echo one'",
+        pytest.param("git config core.worktree /", marks=pytest.mark.ci),
+        pytest.param("touch .git/index.lock", marks=pytest.mark.ci),
+    ],
+)
+async def test_a_check_cannot_hide_that_it_has_changed_a_file(place: Place, script: str) -> None:
+    workspace = await place.workspace()
+    start = place.git("rev-parse", "HEAD").strip()
+    async with workspace.open() as view:
+        done = await view.run("sh", "-c", f"echo two > a.txt; {script}")
+        assert done.exit_code == 0, done.stderr
+        tree, differing = await tracked_files_in(view, workspace.base.folder, start)
+    assert differing == ["a.txt"]
+    assert tree != place.git("rev-parse", f"{start}^{{tree}}").strip()
 
 
 async def test_only_the_named_files_are_restored(place: Place) -> None:

@@ -130,11 +130,12 @@ class _UnknownFilesError(Exception):
 
 async def _check_once(run: RunFolder, snapshot: FolderSnapshot) -> Checked:
     assert snapshot.head is not None
+    base = await run.workspaces.base()
     async with run.timed("check"), run.workspaces.fresh(f"check-{snapshot.head[:12]}", snapshot.head) as view:
         results = await run.checks.check(run.cwd, run.options.gate_timeout, view=view)
         try:
-            after, rewritten = await tracked_files_in(view, snapshot.head)
-        except (GitError, ExecError) as error:
+            after, rewritten = await tracked_files_in(view, base.folder, snapshot.head)
+        except (GitError, ExecError, OSError) as error:
             raise _UnknownFilesError(results, str(error)) from error
     return Checked(results, snapshot, rewritten=rewritten, tree_after=after)
 

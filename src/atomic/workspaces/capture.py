@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -22,11 +21,14 @@ from atomic.git.calls import run_git, split
 from atomic.workspaces.author import Author
 from atomic.workspaces.base import Base
 from atomic.workspaces.git_in_view import (
+    ALTERNATES,
     NO_SETTINGS,
     OUT,
     SAFE,
     TIMEOUT,
     GitTimeoutError,
+    as_list_entry,
+    copy_git_files,
     git_in_view,
     remove_locks,
 )
@@ -50,8 +52,6 @@ _SECOND_TIMEOUT = 300.0  # of a call, after one that took too long
 _MAX_PATHS = 500  # of one command
 _TRIED = "refs/atomic/tried"  # a commit of which git may not be able to read everything
 _DISK_IS_FULL = ("No space left on device", "Disk quota exceeded")  # of git
-ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
-_COPIED = ("config", "shallow", "info/exclude", "info/attributes")
 
 
 class Captured(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ class Capture:
         self._env[ALTERNATES] = as_list_entry(self._base.folder / ".git" / "objects")
 
     async def _run(self, message: str, bundle: Path) -> Captured:
-        await asyncio.to_thread(self._prepare)
+        await asyncio.to_thread(copy_git_files, self._base.folder / ".git", self._git_dir)
         head = await self._find_head()
         extra = await self._add_files(self._view.root, self._git_dir / "index")
         await self._add_committed(head)
@@ -259,19 +259,6 @@ class Capture:
                 pass  # it has no commit, or it is damaged: its files are kept
         return (await self._git("commit-tree", tree, *parents, "-m", f"Files of {folder.name}")).strip()
 
-    def _prepare(self) -> None:
-        source = self._base.folder / ".git"
-        for folder in ("objects", "refs", "info"):
-            (self._git_dir / folder).mkdir(parents=True, exist_ok=True)
-        (self._git_dir / "HEAD").write_text("ref: refs/heads/none\n", encoding="ascii")
-        # The settings of the base decide how files are stored: line ends, filters.
-        for name in _COPIED:
-            if (source / name).is_file():
-                shutil.copyfile(source / name, self._git_dir / name)
-        # In an overlay files have the numbers and times that the base's index names:
-        # only changed ones are read.
-        shutil.copy2(source / "index", self._git_dir / "index")
-
     async def _find_head(self) -> str:
         """Return the worker's commit; the start commit if its repository is damaged or
         another one.
@@ -406,9 +393,3 @@ def _remove_unfinished(git_dir: Path, bundle: Path) -> None:
     remove_locks(git_dir)
     for path in bundle.parent.glob(f"{bundle.name}*"):
         path.unlink()
-
-
-def as_list_entry(path: Path | str) -> str:
-    """Return a path for a list in a variable of git, in quotes: it may have a colon."""
-    text = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{text}"'

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from atomic.git import GitError, Repository
 from atomic.git.calls import split
 from atomic.processes import ExecError, ExecTimeoutError
+from atomic.processes.temporary_folders import temporary_prefix
 from atomic.workspaces.kept_refs import fetch_commit
 from atomic.workspaces.views import View
 
@@ -28,6 +31,9 @@ NO_SETTINGS = {
 # No setting of the worker's repository can start a program.
 SAFE = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false")
 
+ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
+_COPIED = ("config", "shallow", "info/exclude", "info/attributes")
+_SPARSE = ("info/sparse-checkout",)  # which files of a commit are not written
 _LITERALLY = "--literal-pathspecs"  # `*` in a path means only itself
 
 
@@ -69,22 +75,54 @@ def remove_locks(git: Path) -> None:
                 os.unlink(os.path.join(folder, name))
 
 
-async def tracked_files_in(view: View, commit: str) -> tuple[str, list[str]]:
+async def tracked_files_in(view: View, base: Path, commit: str) -> tuple[str, list[str]]:
     """Return the tree of the tracked files in a view, and the files that differ from
     a commit.
 
-    All programs in the view are ended first: they could stop git. The index of the view
-    is changed. Raises GitError, ExecError, also if programs in the view have damaged its
-    repository.
+    All programs in the view are ended first: they could stop git. Of its repository only
+    the objects are used: index and settings could hide a change. These are copied from
+    the one in the folder `base`. Raises GitError, ExecError, OSError.
     """
     await view.end_programs()
-    # A git that was ended may have left it.
-    lock = str(view.root / ".git" / "index.lock")
-    await view.run("rm", "-f", "--", lock, timeout=TREE_TIMEOUT, is_short=True)
-    await git_in_view(view, *SAFE, "add", "--update", "--", ":/", timeout=TREE_TIMEOUT)
-    tree = (await git_in_view(view, *SAFE, "write-tree", timeout=TREE_TIMEOUT)).strip()
-    words = ("diff-index", "--cached", "--name-only", "--no-renames", "-z")
-    return tree, split(await git_in_view(view, *SAFE, *words, commit, timeout=TREE_TIMEOUT))
+    with tempfile.TemporaryDirectory(prefix=temporary_prefix("tree")) as folder:
+        git_dir = Path(folder)
+        await asyncio.to_thread(copy_git_files, base / ".git", git_dir, also=_SPARSE)
+        env = {
+            **NO_SETTINGS,
+            "GIT_DIR": str(git_dir),
+            "GIT_WORK_TREE": str(view.root),
+            ALTERNATES: as_list_entry(view.root / ".git" / "objects"),
+        }
+
+        async def git(*words: str) -> str:
+            return await git_in_view(view, *SAFE, *words, env=env, timeout=TREE_TIMEOUT)
+
+        await git("read-tree", "-i", "-m", commit)
+        await git("add", "--update", "--", ".")
+        tree = (await git("write-tree")).strip()
+        words = ("diff-index", "--cached", "--name-only", "--no-renames", "-z", commit)
+        return tree, split(await git(*words))
+
+
+def copy_git_files(source: Path, git_dir: Path, *, also: Sequence[str] = ()) -> None:
+    """Make a git folder without objects: with the settings of another one, which decide
+    how files are stored (line ends, filters), and with its index.
+    """
+    for name in ("objects", "refs", "info"):
+        (git_dir / name).mkdir(parents=True, exist_ok=True)
+    (git_dir / "HEAD").write_text("ref: refs/heads/none\n", encoding="ascii")
+    for name in (*_COPIED, *also):
+        if (source / name).is_file():
+            shutil.copyfile(source / name, git_dir / name)
+    # In an overlay files have the numbers and times that the base's index names: only
+    # changed ones are read.
+    shutil.copy2(source / "index", git_dir / "index")
+
+
+def as_list_entry(path: Path | str) -> str:
+    """Return a path for a list in a variable of git, in quotes: it may have a colon."""
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{text}"'
 
 
 async def restore_files_in(view: View, commit: str, paths: Sequence[str]) -> None:

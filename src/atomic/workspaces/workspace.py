@@ -19,12 +19,22 @@ from atomic.processes import ExecError, end_marked, new_mark
 from atomic.workspaces import lfs
 from atomic.workspaces.author import Author
 from atomic.workspaces.base import Base
-from atomic.workspaces.capture import ALTERNATES, Capture, Captured, as_list_entry
+from atomic.workspaces.capture import Capture, Captured
 from atomic.workspaces.copied_paths import copied_paths_of, correct_paths, places_of
 from atomic.workspaces.copy_views import git_folders_outside, open_copy
 from atomic.workspaces.errors import WorkspaceError
 from atomic.workspaces.folders import copy_tree, make_readable, remove_tree
-from atomic.workspaces.git_in_view import NO_SETTINGS, OUT, SAFE, TIMEOUT, fetch_bundle, git_in_view, remove_locks
+from atomic.workspaces.git_in_view import (
+    ALTERNATES,
+    NO_SETTINGS,
+    OUT,
+    SAFE,
+    TIMEOUT,
+    as_list_entry,
+    fetch_bundle,
+    git_in_view,
+    remove_locks,
+)
 from atomic.workspaces.isolation import Isolation, IsolationKind
 from atomic.workspaces.rebasing import Conflict, Rebase
 from atomic.workspaces.special_files import put_special_aside
