@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from atomic.workspaces import Isolation, IsolationKind
 from tests.support.repositories import new_repository
 from tests.workspaces.kinds import KINDS, OVERLAYS, each
 from tests.workspaces.places import ADA, REF, Place, shell
@@ -138,3 +139,13 @@ async def test_a_call_that_takes_too_long_leaves_no_lock_for_the_second_try(
     await shell(workspace, f"{script}; echo {packs.parent} > .git/objects/info/alternates; echo work > work.txt")
     captured = await workspace.capture(place.repository, REF, ADA, "Task 1")
     assert place.git("show", f"{captured.result}:work.txt") == "work\n"
+
+
+async def test_work_is_kept_although_its_folder_has_no_rights(tmp_path: Path) -> None:
+    """For root git could read it anyway, so the rights are compared too."""
+    place = Place(tmp_path, new_repository(tmp_path / "project", FILES), Isolation(IsolationKind.CLONE))
+    workspace = await place.workspace()
+    await shell(workspace, "echo work > work.txt; chmod 000 .")
+    captured = await workspace.capture(place.repository, REF, ADA, "Task 1")
+    assert place.git("show", f"{captured.result}:work.txt") == "work\n"
+    assert workspace.root.stat().st_mode & 0o700 == 0o700

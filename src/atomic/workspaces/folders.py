@@ -106,17 +106,22 @@ def _file_size(path: str | Path) -> int:
 
 
 def make_readable(folder: Path) -> None:
-    """Give the owner the right to read all files and folders below a folder.
+    """Give the owner the right to read a folder, and all files and folders below it.
 
     Git leaves out what it cannot read. Raises OSError.
     """
+    if folder.is_dir():
+        _let_read(folder, 0o700)
     for parent, folders, files in os.walk(folder):
         for names, wanted in ((folders, 0o700), (files, 0o400)):
             for name in names:
-                path = os.path.join(parent, name)
-                mode = os.lstat(path).st_mode
-                if (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) and mode & wanted != wanted:
-                    os.chmod(path, stat.S_IMODE(mode) | wanted)
+                _let_read(os.path.join(parent, name), wanted)
+
+
+def _let_read(path: str | Path, wanted: int) -> None:
+    mode = os.lstat(path).st_mode
+    if (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) and mode & wanted != wanted:
+        os.chmod(path, stat.S_IMODE(mode) | wanted)
 
 
 def remove_tree(folder: Path) -> None:
