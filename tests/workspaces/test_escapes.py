@@ -12,7 +12,7 @@ import pytest
 
 from atomic.processes import ExecResult
 from atomic.workspaces import Isolation, open_checkout
-from tests.support.repositories import new_repository
+from tests.support.repositories import git, new_repository
 from tests.workspaces.kinds import GUARDED, OVERLAYS, each
 from tests.workspaces.places import Place, fingerprint
 
@@ -50,6 +50,21 @@ async def test_the_folders_above_the_project_cannot_be_moved_away(tmp_path: Path
     done = await _worker(Place(tmp_path, project, isolation), "sh", "-c", script, "sh", str(project))
     assert "moved\n" not in done.stdout
     assert fingerprint(project) == before
+
+
+async def test_the_repository_of_a_linked_worktree_cannot_be_written(tmp_path: Path, isolation: Isolation) -> None:
+    main = new_repository(tmp_path / "main", FILES)
+    project = tmp_path / "project"
+    git(main, "worktree", "add", "-q", "-b", "side", str(project))
+    place = Place(tmp_path, project, isolation)
+    workspace = await place.workspace()
+    before = fingerprint(main)
+    async with workspace.open() as view:
+        done = await view.run(
+            "sh", "-c", 'rm -rf "$1/config"; echo x > "$1/new"; rm "$2"', "sh", f"{main}/.git", "a.txt"
+        )
+    assert done.stderr.count("Read-only file system") == 2
+    assert fingerprint(main) == before
 
 
 async def test_root_in_a_view_has_no_right_to_look_below_it(tmp_path: Path, isolation: Isolation) -> None:

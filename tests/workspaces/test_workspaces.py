@@ -286,7 +286,10 @@ async def test_processes_of_a_workspace_end_with_its_view(place: Place) -> None:
         )
         await eventually(lambda: _children(program.pid))
         started = _children(program.pid)
-    program.wait()
+    try:
+        program.wait(timeout=60)
+    finally:
+        program.kill()
     assert started
     await eventually(lambda: not any(is_alive(pid) for pid in started))
 
