@@ -48,7 +48,6 @@ class Project:
     async def merge(self, tip: str, result: str) -> Merged | Conflict:
         base = await prepare_base(self.repository, self.run / "base", self.start, "atomic/x", Contents())
         workspace = Workspace(base, self.run / result[:8], Isolation(IsolationKind.CLONE))
-        await workspace.create(self.repository, tip)
         ref = "refs/atomic/run/merge"
         return await rebase(self.repository, workspace, start=self.start, result=result, tip=tip, ref=ref)
 

@@ -1,7 +1,7 @@
 """Put the commits of a task on top of the run's branch, one task at a time.
 
-The commits are rebased in a workspace of the branch's tip. The branch moves only if it
-is still at that tip, after the caller has checked the result.
+The commits are rebased in a workspace of their own. The branch moves only if it is at
+the commit below them, after the caller has checked the result.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 
@@ -53,11 +53,11 @@ async def rebase(
 ) -> Merged | Conflict:
     """Put the work of a task, which began at `start`, on top of `tip`.
 
-    `workspace` is a new one at `tip`; `ref` will keep the new commit in the user's
-    repository. Raises WorkspaceError, GitError.
+    `workspace` is one that does not exist yet; `ref` will keep the new commit in the
+    user's repository. Raises WorkspaceError, GitError.
     """
     base = await find_base(repository, start=start, tip=tip, result=result)
-    done = await workspace.rebase(repository, base=base, result=result, ref=ref)
+    done = await workspace.rebase(repository, onto=tip, base=base, result=result, ref=ref)
     if isinstance(done, Conflict):
         return done
     return Merged(done, await find_dropped(repository, start=start, tip=tip, merged=done))
@@ -72,6 +72,10 @@ async def find_dropped(repository: Repository, *, start: str, tip: str, merged: 
     """
     if start == tip:
         return {}
+    landed_files = await changed_files(repository, start, tip)
+    merged_files = await changed_files(repository, tip, merged)
+    if landed_files.keys().isdisjoint(merged_files):
+        return {}
     landed = await _changed_lines(repository, start, tip)
     changed = await _changed_lines(repository, tip, merged)
     moved = sum((added for added, _ in changed.values()), Counter[str]())
@@ -83,7 +87,7 @@ async def find_dropped(repository: Repository, *, start: str, tip: str, merged: 
         moved -= lost
         if gone:
             found[path] = list(gone.elements())
-    for path in await _reverted(repository, start, tip, merged):
+    for path in _reverted(landed_files, merged_files):
         if not landed.get(path, _NO_LINES)[0]:
             found[path] = [WHOLE]
     return found
@@ -91,6 +95,7 @@ async def find_dropped(repository: Repository, *, start: str, tip: str, merged: 
 
 _Lines = tuple[Counter[str], Counter[str]]
 _NO_LINES: _Lines = Counter(), Counter()
+_Versions = tuple[str, str]  # of a file: before a change and after it
 
 
 async def _changed_lines(repository: Repository, old: str, new: str) -> dict[str, _Lines]:
@@ -115,14 +120,12 @@ async def _changed_lines(repository: Repository, old: str, new: str) -> dict[str
     return found
 
 
-async def _reverted(repository: Repository, start: str, tip: str, merged: str) -> list[str]:
-    """Return the files that the branch has changed since `start`, and that are in the
-    merge as they were at `start`, unless they were moved.
+def _reverted(landed: Mapping[str, _Versions], merged: Mapping[str, _Versions]) -> list[str]:
+    """Return the files that the branch has changed, and that a merge has changed back,
+    unless they were moved.
     """
-    landed = await changed_files(repository, start, tip)
-    undone = await changed_files(repository, tip, merged)
-    added = {new for _, new in undone.values()}
-    return [path for path, (old, new) in landed.items() if undone.get(path) == (new, old) and new not in added]
+    added = {new for _, new in merged.values()}
+    return [path for path, (old, new) in landed.items() if merged.get(path) == (new, old) and new not in added]
 
 
 class MergeQueue:

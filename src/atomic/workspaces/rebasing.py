@@ -43,7 +43,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Rebase:
-    """One rebase in the view of a workspace that is at the commit `onto`."""
+    """One rebase onto the commit `onto`, in the view of a workspace without changes."""
 
     def __init__(self, view: View, onto: str) -> None:
         self._view = view

@@ -152,12 +152,11 @@ class RunFolders:
         return workspace
 
     @asynccontextmanager
-    async def temporary(self, name: str, commit: str) -> AsyncGenerator[Workspace]:
-        """Make a workspace that no other has the name of, and remove it at the end."""
+    async def temporary(self, name: str) -> AsyncGenerator[Workspace]:
+        """Describe a workspace that no other has the name of, and remove it at the end."""
         folder = self._folder / _TEMPORARY / f"{file_name(name)}-{next(self._numbers)}"
         workspace = self._workspace_in(await self.base(), folder)
         try:
-            await workspace.create(self._record.repository, commit, branch=self._record.required.name)
             yield workspace
         finally:
             await workspace.remove()

@@ -56,7 +56,7 @@ class WorkMerges:
         repository = self._record.repository
         if await repository.is_ancestor(tip, work.commit):  # nothing else was merged, or the worker has done it
             return Merged(work.commit, await find_dropped(repository, start=work.start, tip=tip, merged=work.commit))
-        async with self._folders.temporary(f"merge-{work.name}", tip) as workspace:
+        async with self._folders.temporary(f"merge-{work.name}") as workspace:
             ref = f"{self._parked.ref(work.name, work.attempt)}-merged"
             return await rebase(repository, workspace, start=work.start, result=work.commit, tip=tip, ref=ref)
 
@@ -68,4 +68,4 @@ class WorkMerges:
         """
         repository = self._record.repository
         base = await find_base(repository, start=start, tip=self._record.required.tip, result=result)
-        return base if await repository.is_ancestor(start, base) else None
+        return base if base == start or await repository.is_ancestor(start, base) else None

@@ -125,18 +125,33 @@ class Workspace:
         """
         if self.exists:
             return
-        await self.remove()
-        self._exchange.mkdir(parents=True, mode=0o700)
         try:
-            if not self.is_overlay:
-                await self._copy_base()
-            async with self._open_with_exchange() as view:
-                await self._bring(repository, view, commit)
-                where = ("-B", branch) if branch else ("--detach",)
-                await git_in_view(view, *SAFE, "checkout", "--quiet", *where, commit, env=NO_SETTINGS)
+            await self._begin()
+            if not self._has_checked_out(commit, branch):
+                async with self._open_with_exchange() as view:
+                    await self._bring(repository, view, commit)
+                    where = ("-B", branch) if branch else ("--detach",)
+                    await git_in_view(view, *SAFE, "checkout", "--quiet", *where, commit, env=NO_SETTINGS)
         except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"Commit {commit[:12]} cannot be checked out in {self.folder}: {error}") from error
         replace_file(self._ready, commit.encode(), durable=False)
+
+    async def _begin(self) -> None:
+        """Make the folder, with the files of the base."""
+        await self.remove()
+        self._exchange.mkdir(parents=True, mode=0o700)
+        if not self.is_overlay:
+            await self._copy_base()
+
+    def _has_checked_out(self, commit: str, branch: str) -> bool:
+        """Return whether the layer begins with that commit checked out, on that branch.
+
+        In a copy, git has to update the index: its files have other inodes.
+        """
+        if not self.is_overlay:
+            return False
+        head = (self.base.folder / ".git" / "HEAD").read_text(encoding="utf-8", errors="surrogateescape")
+        return commit == self.base.commit and head == f"ref: refs/heads/{branch}\n"
 
     async def _copy_base(self) -> None:
         self._copy.parent.mkdir()
@@ -144,16 +159,17 @@ class Workspace:
         found = await copied_paths_of(self.base)
         await asyncio.to_thread(correct_paths, self._copy, found, places_of(self.base))
 
-    async def _bring(self, repository: Repository, view: View, commit: str) -> None:
-        """Bring a commit that the base does not have into the workspace.
+    async def _bring(self, repository: Repository, view: View, *commits: str) -> None:
+        """Bring commits that the base does not have into the workspace.
 
-        It is kept outside of the worker's repository too, for `capture`.
+        They are kept outside of the worker's repository too, for `capture`.
         """
-        if commit == self.base.commit:
+        new = [commit for commit in commits if commit != self.base.commit]
+        if not new:
             return
         packs = self._exchange / "git" / "objects" / "pack"
         packs.mkdir(parents=True, exist_ok=True)
-        orders = f"{commit}\n^{self.base.commit}\n"
+        orders = "".join(f"{commit}\n" for commit in (*new, f"^{self.base.commit}"))
         # Git writes packs to its own object folder first, and renames them. The user's
         # may be on another file system.
         env = {
@@ -163,7 +179,8 @@ class Workspace:
         await repository.git("pack-objects", "--quiet", "--revs", str(packs / "pack"), env=env, input=orders)
         target = view.root / ".git" / "objects" / "pack"
         await view.run("cp", "-R", f"{packs}/.", str(target), timeout=TIMEOUT, is_short=True)
-        await self._bring_big_files(repository, view, commit)
+        for commit in new:
+            await self._bring_big_files(repository, view, commit)
 
     async def _bring_big_files(self, repository: Repository, view: View, commit: str) -> None:
         found = await lfs.find_objects(repository, self.base.commit, commit, lfs.objects_in(self.base.folder / ".git"))
@@ -291,8 +308,9 @@ class Workspace:
             raise WorkspaceError(f"The work in {self.folder} cannot be kept at {ref}: {error}") from error
         return captured
 
-    async def rebase(self, repository: Repository, *, base: str, result: str, ref: str) -> str | Conflict:
-        """Put the commits after `base`, up to `result`, on top of the workspace's commit.
+    async def rebase(self, repository: Repository, *, onto: str, base: str, result: str, ref: str) -> str | Conflict:
+        """Put the commits after `base`, up to `result`, on top of `onto`, in a workspace
+        that is not used for anything else.
 
         They become one commit if the history has merges, or if only all of them
         together can be put there. Return the new commit, which is kept at a ref of the
@@ -300,9 +318,9 @@ class Workspace:
         """
         bundle = self._exchange / "out.bundle"
         try:
+            await self._begin()
             async with self._open_with_exchange() as view:
-                await self._bring(repository, view, result)
-                onto = (await git_in_view(view, *SAFE, "rev-parse", "HEAD")).strip()
+                await self._bring(repository, view, onto, result)
                 done = await Rebase(view, onto).run(base, result)
                 if isinstance(done, Conflict) or done == onto:  # the branch may have these changes already
                     return done
