@@ -301,11 +301,13 @@ class WorkflowRuntime(Protocol):
     ) -> Landed | Conflict | ProblemT:
         """Put work on top of the run's branch, and move the branch.
 
-        Only one work is merged at a time; of those that wait, the one with the lowest
-        `order` is next. `check` gets the commit that the branch would move to, and
-        returns what is wrong with it, or None. Return where the work is on the branch,
-        or why it was not merged: a conflict, or what `check` has returned. Work that is
-        on the branch is not merged again, also after a kill at any moment.
+        Of several works that wait, the one with the lowest `order` is next. Each is put
+        on top of the one before it and lands after it; their checks run at the same
+        time. `check` gets the commit that the branch would move to, and returns what is
+        wrong with it, or None. It is called again if a work before this one does not
+        land. Return where the work is on the branch, or why it was not merged: a
+        conflict, or what `check` has returned. Work that is on the branch is not merged
+        again, also after a kill at any moment.
         """
         ...
 

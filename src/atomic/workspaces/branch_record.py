@@ -6,6 +6,7 @@ completes the move.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,6 +37,7 @@ class BranchRecord:
         self.run = run
         self._facts = facts
         self._keep = keep
+        self._landing = asyncio.Lock()  # the record names one move at a time
 
     @property
     def branch(self) -> RunBranch | None:
@@ -177,6 +179,10 @@ class BranchRecord:
         """Move the branch to the commit of a task. Return whether it was still at the
         commit before.
         """
+        async with self._landing:
+            return await self._land(landed)
+
+    async def _land(self, landed: Landed) -> bool:
         tip = await self.tip()
         is_there = await self.repository.is_ancestor(landed.commit, tip)
         if not is_there and tip != landed.base:

@@ -406,9 +406,11 @@ class RunWorkspaces:
     ) -> Landed | Conflict | ProblemT:
         """Put work on top of the run's branch, and move the branch.
 
-        One work is merged at a time; the lowest order that waits is next.
-        `check` gets the commit that the branch would move to. If it returns a problem,
-        the branch does not move, and the problem is returned. Work that is on the
-        branch already is not merged again. Raises BranchMovedError, WorkspaceError.
+        Of several works the lowest order that waits is next. Each is put on top of the
+        one before it, and lands after it; their checks run at the same time. `check`
+        gets the commit that the branch would move to, more than once if one below it
+        does not land. If it returns a problem, the branch does not move, and the problem
+        is returned. Work that is on the branch already is not merged again. Raises
+        BranchMovedError, WorkspaceError.
         """
         return await self._merges.merge(work, order=order, check=check)
