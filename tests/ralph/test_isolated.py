@@ -152,3 +152,20 @@ async def test_a_recording_has_the_files_of_a_workspace_and_plays_them(tmp_path:
     again = await sandbox.ralph("--agent", f"replay:{recording}", "--tasks", listed)
     assert again.status == ("completed", "done", 0), again.end
     assert sandbox.git("show", f"atomic/{again.end['run'][:8]}:part1.txt") == "part 1"
+
+
+@pytest.mark.ci
+async def test_a_worker_begins_the_next_task_while_the_last_one_is_checked(tmp_path: Path) -> None:
+    """The check of task 1 and the turn of task 2 wait until the turn of task 3 has begun."""
+    sign = tmp_path / "begun"
+    wait = f"until test -f {sign} || test $((n+=1)) -gt 1200; do sleep 0.05; done; test -f {sign}"
+    two = worker("2", {"sh": wait}, {"write": {"part2.txt": "2"}})
+    three = worker("3", {"sh": f"touch {sign}"}, {"write": {"part3.txt": "3"}})
+    sandbox = Sandbox(tmp_path, writing("1"), two, three, isolate="auto")
+    listed = tasks_file(sandbox, task("1"), task("2"), task("3"))
+    check = f"test ! -f part1.txt || {{ {wait}; }}"
+    done = await sandbox.ralph(
+        "--tasks", listed, "--workers", "2", "--verify", check, "--review-rounds", "0", "--gate-timeout", "5m"
+    )
+    assert done.status == ("completed", "done", 0), (done.stderr, done.end)
+    assert len(sandbox.prompts) == 3

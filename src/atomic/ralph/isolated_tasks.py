@@ -134,8 +134,7 @@ async def merge(ctx: Ralph) -> NodeResult:
     """Put the work of a task on the run's branch: rebase it, check the result, and move
     the branch.
 
-    If that fails, the task goes back to its worker. Another one works meanwhile: the
-    tasks are merged one at a time.
+    If that fails, the task goes back to its worker. Another one works meanwhile.
     """
     ctx.free_worker()
     run = RunFolder(ctx)

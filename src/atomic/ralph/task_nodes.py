@@ -179,7 +179,12 @@ def builds_on(run: RunFolder, task: Task) -> list[str]:
 
 
 async def check_turn(ctx: Ralph) -> NodeResult:
-    """Run the checks after the turn: the task is done, tried again, or given up."""
+    """Run the checks after the turn: the task is done, tried again, or given up.
+
+    In a workspace of their own they need no worker: another task begins meanwhile.
+    """
+    if ctx.state.isolated:
+        ctx.free_worker()
     run = RunFolder(ctx)
     task = ctx.item
     run.check_folder()
