@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from atomic.workspaces import Isolation
+from atomic.workspaces import Isolation, Workspace
 from atomic.workspaces.lfs import keep_objects
 from atomic.workspaces.obstacles import find_obstacle, find_twins
 from tests.support.repositories import commit, git, new_repository, write
 from tests.workspaces.kinds import KINDS, each
-from tests.workspaces.places import ADA, REF, Place, shell
+from tests.workspaces.places import ADA, BRANCH, REF, Place, shell
 
 UPPER = '[filter "upper"]\n\tclean = tr A-Z a-z\n\tsmudge = tr a-z A-Z\n\trequired = true\n'
 # What git-lfs does, as far as git sees it: content in the git folder, pointers in commits.
@@ -102,8 +102,11 @@ async def test_big_files_come_into_a_workspace_and_back(tmp_path: Path, settings
     await workspace.remove()
     assert place.git("diff", "--name-status", "HEAD", captured.result) == "M\tb.bin\nA\town.bin\n"
     assert place.git("cat-file", "blob", f"{captured.result}:b.bin").startswith("version https://git-lfs")
-    fresh = await place.workspace("check", captured.result)
-    assert await shell(fresh, "cat a.bin b.bin own.bin; git status --short") == "first\nloose\nown\n"
+    fresh = Workspace(await place.base(), place.run / "check", isolation, hidden=[place.home])
+    damage = "find .git/lfs -type f | while read -r file; do echo damaged > $file; done"
+    async with fresh.open_new(place.repository, captured.result, branch=BRANCH) as view:
+        done = await view.run("sh", "-c", f"cat a.bin b.bin own.bin; git status --short; {damage}")
+    assert done.stdout == "first\nloose\nown\n"
     env = {"GIT_CONFIG_GLOBAL": str(settings)}
     git(project, "merge", "-q", captured.result, env=env)
     assert (project / "own.bin").read_text() + (project / "b.bin").read_text() == "own\nloose\n"

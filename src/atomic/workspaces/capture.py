@@ -287,7 +287,7 @@ class Capture:
             tips = set((await self._ask_worker("rev-list", "--no-walk", "--all", "--reflog")).split())
         except GitError:
             return found
-        for tip in sorted(tips - await self._known_tips()):
+        for tip in sorted(tips - {result} - await self._known_tips()):
             excluded = [f"^{one}" for one in (self._base.commit, result, *found)]
             try:
                 new = (await self._git("rev-list", "--max-count=1", tip, *excluded)).strip()

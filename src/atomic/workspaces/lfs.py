@@ -136,9 +136,22 @@ def _lines(words: Sequence[str]) -> str:
 def stage_objects(objects: Sequence[Path], folder: Path) -> None:
     """Put content in a folder, in the order of a store. Raises OSError."""
     for path in objects:
-        copy = folder / path.name[:2] / path.name[2:4] / path.name
-        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy = _make_place(path, folder)
         try:
             os.link(path, copy)
         except OSError:
             shutil.copyfile(path, copy)
+
+
+def copy_objects(objects: Sequence[Path], folder: Path) -> None:
+    """Put copies of content in a folder, in which programs can change them. Raises
+    OSError.
+    """
+    for path in objects:
+        shutil.copyfile(path, _make_place(path, folder))
+
+
+def _make_place(path: Path, folder: Path) -> Path:
+    place = folder / path.name[:2] / path.name[2:4] / path.name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place

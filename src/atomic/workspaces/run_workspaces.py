@@ -365,10 +365,12 @@ class RunWorkspaces:
         Nothing in it is kept: it is for checks. There may be two of the same name: two
         tasks may have made the same commit.
         """
-        async with self._folders.temporary(f"check-{name}") as workspace:
-            await workspace.create(self.repository, commit, branch=self.required_branch.name)
-            async with workspace.open() as view:
-                yield view
+        branch = self.required_branch.name
+        async with (
+            self._folders.temporary(f"check-{name}") as workspace,
+            workspace.open_new(self.repository, commit, branch=branch) as view,
+        ):
+            yield view
 
     def checkout(self) -> AbstractAsyncContextManager[View]:
         """Open a view of the user's checkout as it is; writes in it are lost.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -130,11 +131,17 @@ class Workspace:
             if not self._has_checked_out(commit, branch):
                 async with self._open_with_exchange() as view:
                     await self._bring(repository, view, commit)
-                    where = ("-B", branch) if branch else ("--detach",)
-                    await git_in_view(view, *SAFE, "checkout", "--quiet", *where, commit, env=NO_SETTINGS)
+                    await self._check_out(view, commit, branch)
         except (GitError, ExecError, OSError) as error:
-            raise WorkspaceError(f"Commit {commit[:12]} cannot be checked out in {self.folder}: {error}") from error
+            raise self._not_checked_out(commit, error) from error
         replace_file(self._ready, commit.encode(), durable=False)
+
+    async def _check_out(self, view: View, commit: str, branch: str) -> None:
+        where = ("-B", branch) if branch else ("--detach",)
+        await git_in_view(view, *SAFE, "checkout", "--quiet", *where, commit, env=NO_SETTINGS)
+
+    def _not_checked_out(self, commit: str, error: Exception) -> WorkspaceError:
+        return WorkspaceError(f"Commit {commit[:12]} cannot be checked out in {self.folder}: {error}")
 
     async def _begin(self) -> None:
         """Make the folder, with the files of the base."""
@@ -167,20 +174,27 @@ class Workspace:
         new = [commit for commit in commits if commit != self.base.commit]
         if not new:
             return
-        packs = self._exchange / "git" / "objects" / "pack"
-        packs.mkdir(parents=True, exist_ok=True)
-        orders = "".join(f"{commit}\n" for commit in (*new, f"^{self.base.commit}"))
-        # Git writes packs to its own object folder first, and renames them. The user's
-        # may be on another file system.
-        env = {
-            "GIT_OBJECT_DIRECTORY": str(packs.parent),
-            ALTERNATES: as_list_entry(repository.common_dir / "objects"),
-        }
-        await repository.git("pack-objects", "--quiet", "--revs", str(packs / "pack"), env=env, input=orders)
+        packs = await self._pack(repository, self._exchange / "git" / "objects", new)
         target = view.root / ".git" / "objects" / "pack"
         await view.run("cp", "-R", f"{packs}/.", str(target), timeout=TIMEOUT, is_short=True)
         for commit in new:
             await self._bring_big_files(repository, view, commit)
+
+    async def _pack(self, repository: Repository, objects: Path, commits: Sequence[str]) -> Path:
+        """Write the objects of commits that the base does not have to a folder of
+        objects, and return the folder of packs in it.
+        """
+        packs = objects / "pack"
+        packs.mkdir(parents=True, exist_ok=True)
+        orders = "".join(f"{commit}\n" for commit in (*commits, f"^{self.base.commit}"))
+        # Git writes packs to its own object folder first, and renames them. The user's
+        # may be on another file system.
+        env = {
+            "GIT_OBJECT_DIRECTORY": str(objects),
+            ALTERNATES: as_list_entry(repository.common_dir / "objects"),
+        }
+        await repository.git("pack-objects", "--quiet", "--revs", str(packs / "pack"), env=env, input=orders)
+        return packs
 
     async def _bring_big_files(self, repository: Repository, view: View, commit: str) -> None:
         found = await lfs.find_objects(repository, self.base.commit, commit, lfs.objects_in(self.base.folder / ".git"))
@@ -206,6 +220,40 @@ class Workspace:
         Raises WorkspaceError.
         """
         return self._open({})
+
+    @asynccontextmanager
+    async def open_new(self, repository: Repository, commit: str, *, branch: str) -> AsyncGenerator[View]:
+        """Make the workspace with a commit checked out, for a single use of which nothing
+        is kept, and start programs in it.
+
+        It takes one view, where `create` and `open` take two. Raises WorkspaceError.
+        """
+        try:
+            await self._begin()
+            await self._put(repository, commit)
+        except (GitError, OSError) as error:
+            raise self._not_checked_out(commit, error) from error
+        async with self.open() as view:
+            if not self._has_checked_out(commit, branch):
+                try:
+                    await self._check_out(view, commit, branch)
+                except GitError as error:
+                    raise self._not_checked_out(commit, error) from error
+            yield view
+
+    async def _put(self, repository: Repository, commit: str) -> None:
+        """Add a commit to the repository of the workspace, in which no program runs."""
+        if commit == self.base.commit:
+            return
+        git = self._workers_git
+        await self._pack(repository, git / "objects", [commit])
+        known = lfs.objects_in(self.base.folder / ".git")
+        found = await lfs.find_objects(repository, self.base.commit, commit, known)
+        if found:
+            await asyncio.to_thread(lfs.copy_objects, found, lfs.objects_in(git))
+        if self.is_overlay:  # a folder of the layer hides the rights of the one below it
+            for folder in (".git", ".git/objects", ".git/objects/pack"):
+                shutil.copymode(self.base.folder / folder, self._written / folder)
 
     def _open_with_exchange(self) -> AbstractAsyncContextManager[View]:
         objects = self.base.folder / ".git" / "objects"
@@ -300,10 +348,10 @@ class Workspace:
                 captured = await capture.run(_naming(message, removed), bundle)
             stores = [lfs.objects_in(self._workers_git), lfs.objects_in(self._exchange / "git")]
             await lfs.keep_objects(repository, stores)
-            if await repository.is_ancestor(captured.parked, self.base.commit):
-                await repository.git("update-ref", ref, captured.parked)
-            else:
+            if bundle.exists():
                 await fetch_bundle(repository, bundle, ref, self.base.commit)
+            else:  # the base has everything
+                await repository.git("update-ref", ref, captured.parked)
         except (GitError, ExecError, OSError) as error:
             raise WorkspaceError(f"The work in {self.folder} cannot be kept at {ref}: {error}") from error
         return captured
