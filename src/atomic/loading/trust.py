@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
+import unicodedata
 from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import sha256
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from atomic.base.redaction import Redactor
+from atomic.base.redaction import MARK, Redactor
 from atomic.config import find_project
 from atomic.loading.trust_store import MAX_TEXT, Approval, ApprovedItem, TrustStore
 from atomic.loading.trusted_files import Item, Kind, agent_files, find_executables, is_home, item_key
@@ -157,7 +158,7 @@ def approve(snapshot: Snapshot, *, home: Path | None = None) -> None:
     """Allow exactly this content to run in exactly this folder. Raise TrustError."""
     _check_approvable(snapshot)
     items = tuple(ApprovedItem(item.kind, item.path, item.sha256) for item in snapshot.items)
-    texts = {item.sha256: shown_text(item) for item in snapshot.items if not item.reason}
+    texts = {item.sha256: kept_text(item) for item in snapshot.items if not item.reason}
     TrustStore(home).put(snapshot.project, Approval(snapshot.hash, _now(), items), texts)
 
 
@@ -241,7 +242,19 @@ def _saved_at(path: Path) -> str:
 
 def visible(text: str) -> str:
     """Return a text with invisible characters replaced by their numbers."""
-    return "".join(letter if letter.isprintable() or letter == "\t" else f"<U+{ord(letter):04X}>" for letter in text)
+    return text if text.isascii() and text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(letter: str) -> str:
+    is_seen = (
+        letter.isprintable() and letter not in _BLANKS and not unicodedata.name(letter, "").startswith("VARIATION")
+    )
+    return letter if is_seen or letter == "\t" else f"<U+{ord(letter):04X}>"
+
+
+# Letters, marks and symbols that have no shape: fillers of Hangul, joiners of vowels and
+# graphemes, a blank of Braille. Python calls them printable, some also parts of a name.
+_BLANKS = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 
 
 def _check_approvable(snapshot: Snapshot) -> None:
@@ -272,9 +285,9 @@ def changes(snapshot: Snapshot) -> list[ItemChange]:
 
 
 def diff_of(change: ItemChange, *, home: Path | None = None) -> list[str]:
-    """Return the difference to the approved text, without secrets.
+    """Return the difference to the approved text; all lines of a new item.
 
-    All lines of a new item.
+    A line with a password counts as changed, because the approved one was not kept.
     """
     if change.change is ChangeKind.UNCHANGED:
         return []
@@ -293,7 +306,7 @@ def diff_of(change: ItemChange, *, home: Path | None = None) -> list[str]:
 
 
 def command_of(change: ItemChange, *, home: Path | None = None) -> str | None:
-    """Return the command line of a check, without secrets; None for everything else."""
+    """Return the command line of a check; None for everything else."""
     if change.kind != Kind.GATE:
         return None
     if change.now is not None:
@@ -303,6 +316,7 @@ def command_of(change: ItemChange, *, home: Path | None = None) -> str | None:
 
 _MAX_PAIRS = 1_000_000  # of lines; difflib takes too long for more of them if a text is made for it
 _CONTEXT = 3
+_TOO_LONG = f"(longer than {MAX_TEXT:,} characters: look at the file)\n"
 
 
 def _compare(old: list[str], new: list[str], old_name: str, new_name: str) -> list[str]:
@@ -339,8 +353,30 @@ def _move_hunk(head: str, lines: int) -> str:
     return re.sub(r"(?<=[-+])\d+", lambda found: str(int(found[0]) + lines), head) if lines else head
 
 
-def shown_text(item: Item) -> str:
-    """Return the text of an item for the user, without secrets."""
+# A random value of a token: a stranger cannot write code that looks like this.
+_RANDOM = re.compile(r"[\w+/=.-]*?(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{12,}[\w+/=.-]*", re.ASCII)
+
+
+def kept_text(item: Item) -> str:
+    """Return the text of an item for the disk, without secrets."""
     if len(item.text) > MAX_TEXT:
-        return f"(longer than {MAX_TEXT:,} characters: look at the file)\n"
+        return _TOO_LONG
     return Redactor.of_environment().text(item.text, code=True)
+
+
+def shown_text(item: Item) -> str:
+    """Return the text of an item for the user who decides about it.
+
+    Only random values are hidden. A stranger chooses what looks like a password or a
+    private key, and could hide a command there.
+    """
+    if len(item.text) > MAX_TEXT:
+        return _TOO_LONG
+    text = item.text
+    parts: list[str] = []
+    at = 0
+    for start, end in Redactor.of_environment().spans(text, code=True):
+        if _RANDOM.fullmatch(text, start, end):
+            parts += (text[at:start], MARK)
+            at = end
+    return "".join((*parts, text[at:]))
