@@ -12,9 +12,11 @@ import msgspec
 import pytest
 
 from atomic.base.redaction import Redactor
+from atomic.chat.workflows import _branch_actions  # pyright: ignore[reportPrivateUsage]  # what the screen shows
 from atomic.processes import ExecResult
 from atomic.sessions import SqliteJournal
 from atomic.sessions.facts import Facts
+from atomic.sessions.store import SessionStore
 from atomic.workspaces import IsolationKind
 from atomic.workspaces.run_branch import FACT, Landed, RunBranch, branch_name, parked_prefix
 from tests.support.repositories import commit, content, git, state, write
@@ -304,6 +306,15 @@ async def test_accept_fast_forwards_and_leaves_other_files(run: BranchRun) -> No
     assert run.text("b.txt") == "b\n"
     assert run.git("reflog", "-1", "--format=%gs").startswith(f"atomic accept {SHORT}")
     assert await run.refuses("accept", SHORT) == f"There is nothing to merge: main has all changes of {BRANCH}"
+
+
+@pytest.mark.parametrize("how", [(), ("--squash",)])
+async def test_the_screen_does_not_offer_a_branch_that_was_accepted(run: BranchRun, how: tuple[str, ...]) -> None:
+    run.save()
+    session = SessionStore(run.user.home / ".atomic").find(ID)
+    assert "/accept" in _branch_actions(session)
+    assert (await run.atomic("accept", SHORT, *how)).exit_code == 0
+    assert _branch_actions(session) == ("/diff",)
 
 
 async def test_accept_of_a_run_without_work_says_how_to_continue(run: BranchRun) -> None:

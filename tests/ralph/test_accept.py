@@ -133,6 +133,26 @@ async def test_the_last_lines_of_a_run_are_commands_in_a_column(tmp_path: Path) 
     assert f"atomic accept {id}           # merge it into main\n" in sandbox.report
 
 
+@pytest.mark.ci
+async def test_a_run_offers_only_work_that_was_not_accepted(tmp_path: Path) -> None:
+    sandbox = Accepting(tmp_path, writing("1"), worker("2", attempt="1"))
+    first = await sandbox.ralph(
+        "--tasks", sandbox.list_tasks("1", "2"), "--workers", "1", "--max-iterations", "2", *GREEN
+    )
+    assert first.status[0] == "paused", first.end
+    sandbox.run = sandbox.session.name
+    offer = f"atomic accept {sandbox.short}"
+    assert offer in sandbox.report
+    assert (await sandbox.accept("--squash")).exit_code == 0
+    again = await sandbox.resume()
+    assert again.status[0] == "paused", again.end
+    assert offer not in sandbox.report
+    sandbox.play(writing("2"), APPROVE)
+    done = await sandbox.resume("--max-iterations", "9")
+    assert done.status == ("completed", "done", 0), done.end
+    assert offer in done.end["message"]
+
+
 # -- --fix ------------------------------------------------------------------------------------------------------------
 
 

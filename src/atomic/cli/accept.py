@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
+
+import msgspec
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
 from atomic.base.terminal import one_line
 from atomic.cli.errors import CliError
 from atomic.cli.run_branches import RunWork, find_undone_of, refuse_running, require_work
-from atomic.cli.streams import confirmed, has_terminal, put
+from atomic.cli.streams import confirmed, has_terminal, put, tell
+from atomic.graph import JournalError, RunOwnedError
+from atomic.sessions.facts import Facts
 from atomic.sessions.model import SessionStatus
-from atomic.workspaces.acceptance import Acceptance, Outlook
+from atomic.workspaces.acceptance import Acceptance, Accepted, Outlook
 from atomic.workspaces.branch_merges import named
+from atomic.workspaces.run_branch import FACT, AcceptResult, read_branch
 
 
 def accept_command(arguments: Arguments) -> int:
@@ -61,6 +67,7 @@ def accept_command(arguments: Arguments) -> int:
     from atomic.cli.accept_fix import remove_fixed_branches
 
     asyncio.run(remove_fixed_branches(work, accepted.commit))
+    _keep_result(work, accepted)
     note = f"\n{undone} undone, so the merge does not have it" if undone else ""
     if outlook.has_moved and not is_checked:
         note += f"\nNo check has run on the merge: {outlook.target} had commits that {work.name} did not have"
@@ -68,6 +75,21 @@ def accept_command(arguments: Arguments) -> int:
         note += "\nNo check has run on the result"
     put(f"{accepted}{note}\n")
     return ExitCode.DONE
+
+
+def _keep_result(work: RunWork, accepted: Accepted) -> None:
+    """Record the merge in the run, so that a resume does not offer it again."""
+    session = work.session
+    result = AcceptResult(accepted.target, accepted.commit)
+    try:
+        with closing(session.journal()) as journal:
+            facts = Facts(session.dir, session.redactor)
+            facts.open(journal, session.id)
+            branch = read_branch(facts)
+            if branch is not None:
+                facts.set(FACT, msgspec.structs.replace(branch, accept_result=result))
+    except (JournalError, RunOwnedError, OSError) as error:
+        tell(f"the merge is made, but run {work.short} cannot record it, and will offer it again: {error}")
 
 
 def _name_tasks(undone: Sequence[str]) -> str:

@@ -222,7 +222,8 @@ class BranchRecord:
         former = self.landed(landed.task)
         if former is not None:  # it has landed before, and continues
             landed = _joined(former, landed)
-        new = msgspec.structs.replace(branch, tip=tip, landed=(*others, landed), landing=None)
+        accepted = branch.accept_result if tip == branch.tip else None  # it was without this commit
+        new = msgspec.structs.replace(branch, tip=tip, landed=(*others, landed), landing=None, accept_result=accepted)
         self._keep(FACT, new)
 
     def keep_accept_result(self, result: AcceptResult) -> None:
