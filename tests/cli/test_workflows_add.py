@@ -124,6 +124,23 @@ async def test_a_repository_is_pinned_and_updated_and_runs_nothing(
     assert not (user.project / "ran").exists()
 
 
+async def test_a_branch_with_a_slash_can_be_named_and_what_is_missing_is_said(user: User, repository: Path) -> None:
+    git(repository, "branch", "feature/x", "v1")
+    url = f"file://{repository}"
+    old = sha256((SIDE_EFFECT + HEAD + FLOW).encode()).hexdigest()
+    done = await user.atomic("workflows", "add", f"{url}@feature/x", "--trust", old)
+    assert done.exit_code == 0, done.stderr
+    gone = await user.atomic("workflows", "add", f"{url}-gone")
+    assert (gone.exit_code, "does not appear to be a git repository" in complaint(gone)) == (2, True), gone.stderr
+
+
+async def test_a_workflow_with_the_name_of_a_builtin_one_is_refused(user: User, tmp_path: Path) -> None:
+    folder = shared(tmp_path / "s", ralph=FLOW)
+    file = folder / "workflows" / "ralph.py"
+    refused = await user.atomic("workflows", "add", str(file), "--trust", hash_of(file))
+    assert (refused.exit_code, '"ralph" is a workflow of Atomic' in complaint(refused)) == (2, True), refused.stderr
+
+
 async def test_of_several_workflows_one_is_named(user: User, tmp_path: Path) -> None:
     folder = shared(tmp_path / "s", one=FLOW, two=FLOW)
     refused = await user.atomic("workflows", "add", str(folder))
@@ -138,6 +155,8 @@ async def test_of_several_workflows_one_is_named(user: User, tmp_path: Path) -> 
         ("ext::sh -c 'touch ran'", "characters that an address cannot have"),
         ("--upload-pack=touch ran", "Unknown flag|unknown flag"),
         ("https://forge.test/a/b@--output=x", "is no branch, tag or commit"),
+        ("https://me:sekret-word@forge.test/a/b", "this address has a password"),
+        ("git@forge.invalid:b@-x", '"-x" is no branch, tag or commit'),
         ("git://forge.test/a/b", "only https and ssh addresses are allowed"),
         ("nothing.py", "No such file"),
     ],
@@ -146,6 +165,7 @@ async def test_a_source_that_is_no_source_is_refused(user: User, source: str, re
     refused = await user.atomic("workflows", "add", source)
     assert refused.exit_code == 2
     assert any(part in complaint(refused) for part in reason.split("|")), refused.stderr
+    assert "sekret-word" not in refused.stderr
     assert not (user.project / "ran").exists()
 
 

@@ -15,12 +15,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
 from atomic.base.files import replace_file
 from atomic.base.untrusted_files import MAX_BYTES, read_bounded, reason_of
-from atomic.config import atomic_home, config_home
+from atomic.config import atomic_home, config_home, ralph_flags
 from atomic.git import GitError, read_address
 from atomic.git.calls import run_git, split
 from atomic.loading.metadata import is_name, parse_source, read_metadata
@@ -30,6 +31,7 @@ from atomic.workflows.errors import WorkflowFileError
 # Where a repository or a folder has its workflows; the first folder with some counts.
 _FOLDERS = (".atomic/workflows", "workflows", "")
 _REF = re.compile(r"[A-Za-z0-9_][\w./-]*")
+_HOST = re.compile(r"[a-z]+://[^/]*|[^/]*?:")  # the beginning of an address, up to its path
 _FETCH_SECONDS = 300.0
 _CONNECTION = ("GIT_ASKPASS", "GIT_CONFIG_", "GIT_HTTP_", "GIT_PROXY_", "GIT_SSH", "GIT_SSL_")
 
@@ -81,6 +83,10 @@ async def find_offer(source: str, name: str = "") -> Offer:
     chosen = _choose([offer for offer in offers if offer is not None], name, source)
     if not is_name(chosen.name):
         raise WorkflowFileError(f'{source}: "{chosen.name}" cannot name a workflow')
+    if chosen.name in (ralph_flags.NAME, *ralph_flags.ALIASES):
+        raise WorkflowFileError(
+            f'{source}: "{chosen.name}" is a workflow of Atomic, which this would replace: give it another name'
+        )
     _refuse_neighbours(chosen, files)
     return chosen
 
@@ -181,8 +187,14 @@ async def _fetched(source: str) -> tuple[list[Offer | None], dict[str, bytes]]:
                 if any(offer is not None for offer in offers):
                     return offers, files
         except GitError as error:
-            raise WorkflowFileError(f"{address}: {error.reason.splitlines()[-1]}") from error
+            raise WorkflowFileError(f"{address}: {_reason(error)}") from error
     return [], {}
+
+
+def _reason(error: GitError) -> str:
+    """Return what has failed; git may add several lines of advice to it."""
+    lines = error.reason.splitlines()
+    return next((line for line in lines if line.startswith("fatal: ")), lines[-1])
 
 
 async def _fetch(address: str, revision: str, folder: str) -> None:
@@ -212,9 +224,16 @@ def _blobs(listed: Sequence[str]) -> list[tuple[str, str]]:
 
 def _split(source: str) -> tuple[str, str]:
     """Split URL@ref. Raises WorkflowFileError."""
-    place, slash, last = source.rpartition("/")
-    last, _, revision = last.partition("@")
-    address = f"{place}{slash}{last}"
+    host = _HOST.match(source)
+    begin = 0 if host is None else host.end()  # an @ before it belongs to the login
+    path, _, revision = source[begin:].partition("@")
+    if source.startswith("file:///") and os.path.isdir(source[begin:]):
+        path, revision = source[begin:], ""
+    address = f"{source[:begin]}{path}"
+    if address.startswith("https://") and ":" in urlsplit(address).netloc.rpartition("@")[0]:
+        raise WorkflowFileError(
+            "this address has a password, which would be kept: leave it out, git asks for it or has it from its helper"
+        )
     if revision and _REF.fullmatch(revision) is None:
         raise WorkflowFileError(f'"{revision}" is no branch, tag or commit')
     if address.startswith("file:///"):
