@@ -102,6 +102,17 @@ async def test_resume_without_an_id_continues_the_last_run_of_the_folder(user: U
     assert (await user.atomic("status", first)).stdout == (await user.atomic("sessions", "show", first)).stdout
 
 
+async def test_resume_without_an_id_leaves_a_run_whose_end_is_final(user: User) -> None:
+    flow(user)
+    assert (await user.atomic("run", "./flow.py", "hi")).exit_code == 5
+    [waiting] = sessions(user)
+    ends = "from atomic.workflows import Failed, Flow, workflow\n@workflow\nasync def ends(flow: Flow, prompt: str):\n"
+    (user.project / "ends.py").write_text(f"{ends}    return Failed('no')\n")
+    assert (await user.atomic("run", "./ends.py", "hi")).exit_code == 1
+    done = await user.atomic("resume")
+    assert (done.exit_code, f"Resuming {waiting.name}" in done.stderr) == (5, True), done.stderr
+
+
 async def test_resume_without_an_id_takes_the_flags_of_the_run(user: User) -> None:
     workflow(user, "asks", "default_config = {'rounds': 1}\n" + ASKS)
     assert (await user.atomic("run", "asks", "one")).exit_code == 5
@@ -213,6 +224,14 @@ async def test_completion_finds_out_the_shell_and_keeps_other_files(user: User) 
     done = await user.atomic("completion", "--install")
     assert (done.exit_code, "exists and is not Atomic's" in complaint(done)) == (1, True)
     assert file.read_text() == "# my own\n"
+
+
+async def test_completion_writes_nothing_if_the_start_file_cannot_be_read(user: User) -> None:
+    (user.home / ".zshrc").mkdir()
+    before = sorted(user.home.rglob("*"))
+    done = await user.atomic("completion", "--install", "zsh")
+    assert (done.exit_code, "this is not a regular file" in complaint(done)) == (1, True), done
+    assert sorted(user.home.rglob("*")) == before
 
 
 REVIEWED = """from atomic.workflows import *

@@ -75,14 +75,13 @@ def install(shell: str, script: str, *, dry_run: bool) -> int:
     old = _read(place.script)
     if old is not None and not old.startswith(_BEGINNINGS):
         raise CliError(f"{place.script} exists and is not Atomic's: remove it, then install again", ExitCode.FAILED)
+    started = None if place.start_file is None else _read(place.start_file)  # refused before anything is written
     is_changed = _change(place.script, old, script, dry_run=dry_run)
-    if place.start_file is not None:
-        started = _read(place.start_file)
-        if place.lines[-1] not in (started or "").splitlines():
-            gap = "" if not started or started.endswith("\n") else "\n"
-            added = gap + "\n".join((*place.lines, ""))
-            _change(place.start_file, started, (started or "") + added, dry_run=dry_run, added=added)
-            is_changed = True
+    if place.start_file is not None and place.lines[-1] not in (started or "").splitlines():
+        gap = "" if not started or started.endswith("\n") else "\n"
+        added = gap + "\n".join((*place.lines, ""))
+        _change(place.start_file, started, (started or "") + added, dry_run=dry_run, added=added)
+        is_changed = True
     if not is_changed:
         tell(f"the completion for {shell} is installed already: {place.script}")
     elif dry_run:

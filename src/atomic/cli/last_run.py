@@ -14,7 +14,14 @@ from atomic.sessions.store import Session, SessionStore, shown
 
 def find_last_run() -> Session | None:
     """Return the run of this project that changed last and can be continued."""
-    return _last(lambda record: record.status in RESUMABLE)
+    from atomic.runs.ended_run import is_over
+
+    store = SessionStore(atomic_home())
+    for record in sorted(records_here(lambda record: record.status in RESUMABLE), key=_when, reverse=True):
+        session = store.find(record.id)
+        if not is_over(session):  # an end by Failed or Blocked is final
+            return session
+    return None
 
 
 def require_last_run() -> Session:
@@ -89,5 +96,8 @@ def _last(fits: Callable[[SessionRecord], bool]) -> Session | None:
     found = records_here(fits)
     if not found:
         return None
-    last = max(found, key=lambda record: (record.updated_at, record.created_at, record.id))
-    return SessionStore(atomic_home()).find(last.id)
+    return SessionStore(atomic_home()).find(max(found, key=_when).id)
+
+
+def _when(record: SessionRecord) -> tuple[str, str, str]:
+    return record.updated_at, record.created_at, record.id
