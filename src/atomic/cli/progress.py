@@ -22,7 +22,7 @@ from atomic.base.terminal import harmless, one_line
 from atomic.base.text import cut, duration, local_time
 from atomic.cli.opening import Opening
 from atomic.cli.output import Output
-from atomic.cli.streams import json_line, message, screen_width
+from atomic.cli.streams import forget_typed_text, json_line, message, screen_width
 from atomic.cli.terminal_questions import WrongAnswerError, answer_prompt, question_text, read_answer, read_typed_line
 from atomic.config import atomic_home
 from atomic.config.ralph_flags import NAME
@@ -443,6 +443,7 @@ class TerminalUser:
             self._out.show(question_text(question))
         while True:
             self._view.pause()
+            forget_typed_text()
             self._out.show(answer_prompt(question))
             line = await read_typed_line()
             if not line:  # Ctrl+D

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from atomic.base.terminal import escaped_json, harmless, one_line
 
@@ -132,10 +132,19 @@ def has_terminal() -> bool:
     return os.isatty(STDIN) and os.isatty(STDERR)
 
 
+def forget_typed_text() -> None:
+    """Make text that was typed before a question not answer it."""
+    import termios
+
+    with suppress(termios.error):
+        termios.tcflush(STDIN, termios.TCIFLUSH)
+
+
 def confirmed(question: str) -> bool:
     """Ask for a yes at a terminal; without a terminal the answer is no."""
     if not has_terminal():
         return False
+    forget_typed_text()
     os.write(STDERR, question.encode())
     try:
         answer = os.read(STDIN, 4096).decode("utf-8", "replace")

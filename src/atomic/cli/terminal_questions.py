@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from atomic.base.json_schema import sketch
 from atomic.base.terminal import harmless, one_line
 from atomic.cli.output import Output
-from atomic.cli.streams import STDIN, has_terminal
+from atomic.cli.streams import STDIN, forget_typed_text, has_terminal
 from atomic.questions import Question
 
 
@@ -52,6 +52,7 @@ class Asker:
     async def _ask_user(self, question: Question) -> Sequence[str] | None:
         self._out.show(question_text(question))
         while True:
+            forget_typed_text()
             self._out.show(answer_prompt(question))
             try:
                 line = await read_typed_line()

@@ -5,13 +5,12 @@ withdraw the approval.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
 from atomic.cli.errors import CliError
-from atomic.cli.streams import STDERR, STDIN, confirmed, has_terminal, json_line, put, tell, write
+from atomic.cli.streams import STDERR, confirmed, has_terminal, json_line, put, tell, write
 from atomic.loading import trust
 from atomic.loading.trust import ChangeKind, ItemChange, Snapshot, visible
 from atomic.workflows.errors import TrustError, UntrustedError
@@ -70,7 +69,6 @@ def _ask(snapshot: Snapshot) -> int:
         how = f"see it: atomic trust --show; approve it: atomic trust {snapshot.hash}"
         raise CliError(f"there is no terminal to ask in ({how})", ExitCode.UNTRUSTED)
     write(STDERR, "".join(f"{line}\n" for line in _description(snapshot, max_lines=MAX_LINES)))
-    _forget_typed_text()
     if not confirmed("Let exactly this run from now on? [y/N] "):
         tell("nothing was approved")
         return ExitCode.UNTRUSTED
@@ -90,7 +88,6 @@ def may_run_now(error: UntrustedError) -> bool:
     else:
         lines = _description(snapshot, max_lines=MAX_LINES)
     write(STDERR, "".join(f"{line}\n" for line in lines))
-    _forget_typed_text()
     if not confirmed("Let exactly this run, now and from now on? [y/N] "):
         tell("nothing was approved, and nothing was started")
         return False
@@ -109,14 +106,6 @@ def _changes_since_approval(snapshot: Snapshot) -> Iterator[str]:
         if trust.command_of(one) is None:
             yield from _diff(one, MAX_LINES)
     yield ""
-
-
-def _forget_typed_text() -> None:
-    """Make text that was typed before a question not answer it."""
-    import termios
-
-    with suppress(termios.error):
-        termios.tcflush(STDIN, termios.TCIFLUSH)
 
 
 def _as_json(snapshot: Snapshot) -> str:
