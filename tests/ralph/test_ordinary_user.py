@@ -120,3 +120,18 @@ async def test_without_user_namespaces_an_ordinary_user_has_clones(tmp_path: Pat
 def test_the_ordinary_user_is_not_root() -> None:
     assert NUMBER != 0
     assert os.geteuid() in (0, NUMBER)
+
+
+@pytest.mark.parametrize(("isolate", "repository"), [("none", "with a commit"), ("auto", "none"), ("auto", "empty")])
+async def test_a_folder_that_may_not_be_written_is_refused_before_an_agent_starts(
+    tmp_path: Path, isolate: str, repository: str
+) -> None:
+    sandbox = Sandbox(tmp_path, git=repository == "with a commit", isolate=isolate)
+    if repository == "empty":
+        sandbox.git("init", "-q")
+    become_ordinary(sandbox.user)
+    sandbox.project.chmod(0o555)
+    done = await sandbox.user.atomic("run", "ralph", "build it")
+    assert f"You may not write to {sandbox.project}, in which the workers would work. Nothing was paid." in done.stderr
+    assert done.exit_code != 0
+    assert sandbox.callers == []

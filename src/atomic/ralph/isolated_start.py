@@ -17,7 +17,7 @@ from atomic.graph import RunStatus, Suspend
 from atomic.ralph.checks import ended_by_itself
 from atomic.ralph.evidence import CheckResult
 from atomic.ralph.file_names import named
-from atomic.ralph.options import check_operation, red_checks_of
+from atomic.ralph.options import check_operation, check_writable, red_checks_of
 from atomic.ralph.red_checks import MAX_OUTPUT
 from atomic.ralph.run_folder import Ralph, RunFolder
 from atomic.workspaces import BranchMovedError, IsolationKind, RunBranch, WorkspaceError
@@ -40,6 +40,7 @@ async def prepare_workspaces(ctx: Ralph, run: RunFolder) -> RunBranch | None:
         if options.isolate != "none":
             run.say(f"works in your checkout itself, one task at a time: {begun}")
             check_operation(str(run.cwd))
+            check_writable(str(run.cwd))
         return None
     await _require_folder(run, begun)
     if ctx.attempt > 1:  # the user may have changed the files meanwhile

@@ -268,6 +268,15 @@ def check_operation(cwd: str, *, then: str = "start again") -> None:
     )
 
 
+def check_writable(cwd: str) -> None:
+    """Refuse a folder in which workers could change nothing. Raises StartError."""
+    if not os.access(cwd, os.W_OK | os.X_OK):
+        raise StartError(
+            f"You may not write to {one_line(cwd)}, in which the workers would work. Nothing was paid. "
+            "Change its permissions, or change to another folder, then start again"
+        )
+
+
 def _checks(params: WorkflowStateParams, config: Mapping[str, Any]) -> list[CheckCommand]:
     """Return the given checks, or else the one that the project's files define, which
     runs at the project's root.

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from atomic.git import find_repository
 from atomic.ralph import isolated_tasks, merge_run, plan_nodes, pull_request, review_nodes, task_nodes, yolo
-from atomic.ralph.options import check_operation, check_resume, check_texts, check_trust, check_yolo, read_options
+from atomic.ralph.options import (
+    check_operation,
+    check_resume,
+    check_texts,
+    check_trust,
+    check_writable,
+    check_yolo,
+    read_options,
+)
 from atomic.ralph.report import at_end
 from atomic.ralph.review_nodes import accept
 from atomic.ralph.run_folder import TASKS, Ralph, RunFolder
@@ -56,6 +65,8 @@ def check_start(params: WorkflowStateParams) -> None:
     check_trust(params, options)
     if not options.dry_run and options.isolate == "none":
         check_operation(params.cwd)
+    if not options.dry_run and (options.isolate == "none" or find_repository(params.cwd) is None):
+        check_writable(params.cwd)
     if options.pr and not options.dry_run:
         pull_request.check_pull_request(params.cwd)
 
