@@ -151,6 +151,19 @@ async def test_help_and_show_list_flags_with_their_defaults(flow: User) -> None:
     assert ledger(flow) == []
 
 
+async def test_an_author_can_name_the_value_of_a_flag(flow: User) -> None:
+    described = {"list": "FILE: read this file", "note": "TWO WORDS: a note", "quick": "NOT: a value", "rest": "AS IT IS"}
+    defaults = {"list": "", "note": "", "quick": False, "rest": ""}
+    workflow(flow, "named", f"default_config = {defaults}\nconfig_descriptions = {described}\n")
+    rows = [" ".join(line.split()) for line in (await flow.atomic("run", "named", "--help")).stdout.splitlines()]
+    for row in (
+        "--list FILE read this file", "--note TEXT TWO WORDS: a note", "--quick NOT: a value", "--rest TEXT AS IT IS"
+    ):  # fmt: skip
+        assert row in rows
+    missing = await flow.atomic("run", "named", "--list")
+    assert (missing.exit_code, complaint(missing)) == (2, "--list needs a value: --list FILE")
+
+
 async def test_an_author_can_describe_a_flag(flow: User) -> None:
     workflow(
         flow, "told", "default_config = {'depth': 2}\nconfig_descriptions = {'depth': 'how deep\\x1b[31m to go'}\n"
@@ -317,7 +330,7 @@ async def test_tab_describes_flags_of_built_in_workflows(user: User) -> None:
             rows = dict(line.split("\t") for line in done.stdout.splitlines())
             assert {flag: flag in rows for flag in flags_of(one)} == dict.fromkeys(flags_of(one), True)
             for key, description in one.config_descriptions.items():
-                assert rows[f"--{key.replace('_', '-')}"].startswith(description[:70])
+                assert rows[f"--{key.replace('_', '-')}"].startswith(description.removeprefix("FILE: ")[:70])
 
 
 @pytest.mark.ci
@@ -339,7 +352,7 @@ async def test_help_of_ralph_has_its_flags_and_its_alias(user: User, name: str) 
     assert (done.exit_code, done.stderr) == (0, "")
     hint, *lines = done.stdout.splitlines()
     assert hint.startswith(
-        "/ralph [flags] [prompt or path of a spec] (flags: --tasks TEXT, --feature-list TEXT, --yolo,"
+        "/ralph [flags] [prompt or path of a spec] (flags: --tasks FILE, --feature-list FILE, --yolo,"
     )
     assert "aliases: /loop" in lines
     for flag in flags_of(ralph):

@@ -146,7 +146,8 @@ def config_flags(
     """Return the flags for the keys of a config and for the parameters of a function,
     except those whose flag every run has.
 
-    `on_resume` are the keys that a resume may change; None means all.
+    `on_resume` are the keys that a resume may change; None means all. A description such
+    as "FILE: read this file" begins with the word for the value.
     """
     from atomic.base.terminal import one_line
 
@@ -205,6 +206,9 @@ def _flag_of_parameter(parameter: TakenParameter, default: Any, description: str
 def _made(key: str, kind: str, default: Any, description: str, choices: Sequence[str] = ()) -> ConfigFlag:
     name = _plain(key)
     value, takes = _TAKES[kind]
+    word, colon, rest = description.partition(": ")
+    if colon and value and word.isupper() and word.isalpha():
+        value, description = word, rest
     shown = (default or None) if description and kind != "flag" else default
     if kind == "flag":
         shown = None

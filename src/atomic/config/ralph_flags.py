@@ -35,8 +35,8 @@ DEFAULTS: Mapping[str, Any] = {
 ON_RESUME = ("max_iterations", "red_checks", "review_rounds")
 
 DESCRIPTIONS: Mapping[str, str] = {
-    "tasks": "work on the tasks in this file; it is copied, not changed",
-    "feature_list": "work on the features in this file; it is copied, not changed",
+    "tasks": "FILE: work on the tasks in this file; it is copied, not changed",
+    "feature_list": "FILE: work on the features in this file; it is copied, not changed",
     "yolo": "no plan: repeat the prompt in fresh contexts until the agent keeps its promise",
     "max_iterations": "turns of workers and fixers, then pause; 0: no limit",
     "workers": "number of tasks at once; 1 without isolation, unless given",
