@@ -242,7 +242,7 @@ class FunctionRun:
             return
         self._host = asyncio.current_task()
         self.loop = asyncio.get_running_loop()
-        self.turns = Turns(self.loop, self._at_rest)
+        self.turns = Turns(self.loop, self._at_rest, self.run.writer)
         task = self._task = self.loop.create_task(self._body(), name=f"workflow-{self.name}")
         task.add_done_callback(self._has_ended)
         if self.replay is not None:

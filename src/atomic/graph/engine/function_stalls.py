@@ -5,6 +5,8 @@ changed.
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
+from gc import get_referents
 from typing import TYPE_CHECKING, Any
 
 from atomic.graph.engine.errors import WorkflowChangedError
@@ -12,6 +14,7 @@ from atomic.graph.engine.function_state import FunctionScope
 from atomic.graph.engine.function_step import CURRENT
 
 if TYPE_CHECKING:
+    from atomic.graph.engine.context import StepContext
     from atomic.graph.engine.function_run import FunctionRun
 
 PATIENCE = 1.0  # seconds without progress, while timers or other tasks may still lead to some
@@ -81,13 +84,14 @@ class Stalls:
     def _may_continue(self) -> bool:
         """Return whether timers or tasks exist that may lead to another step."""
         flow = self._flow
-        if flow.turns.has_timers_besides(flow.run.watch.timer):
+        timers = flow.turns.timers_besides(flow.run.watch.timer)
+        if timers is None:
+            return True
+        # A replay also waits for timers of others: it refuses the run if it waits too little.
+        if timers and (flow.replay is not None or any(_belongs_to(timer, flow) for timer in timers)):
             return True
         known = {*flow.own_tasks, *flow.calls.tasks}
-        others = [task for task in asyncio.all_tasks() if task not in known and not task.done()]
-        if others and hasattr(others[0], "get_context"):  # from Python 3.12 on
-            return any(_belongs_to(task, flow) for task in others)
-        return bool(others)
+        return any(_belongs_to(task, flow) for task in asyncio.all_tasks() if task not in known and not task.done())
 
     def _stalled(self) -> None:
         flow = self._flow
@@ -102,7 +106,15 @@ class Stalls:
             flow.pause()
 
 
-def _belongs_to(task: asyncio.Task[Any], run: FunctionRun) -> bool:
-    """Return whether a workflow function, or one of its steps, has started a task."""
-    current = task.get_context().get(CURRENT)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-    return isinstance(current, FunctionScope) and current.run is run
+def _belongs_to(started: asyncio.Task[Any] | asyncio.TimerHandle, run: FunctionRun) -> bool:
+    """Return whether a workflow function has started a task or a timer, or waits for it."""
+    return any(isinstance(scope, FunctionScope) and scope.run is run for scope in _scopes_of(started))
+
+
+def _scopes_of(started: asyncio.Task[Any] | asyncio.TimerHandle) -> list[FunctionScope | StepContext | None]:
+    """Return what ran when a task or a timer was started, and what waits for it.
+
+    Only the garbage collector knows the contexts of both: a task shows its own from
+    Python 3.12 on, a timer never.
+    """
+    return [one.get(CURRENT) for one in get_referents(started) if isinstance(one, Context)]

@@ -12,6 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
+from atomic.graph.engine.journal_writer import JournalWriter
+
+MAX_HOLD = 0.01  # seconds that the row of a finished step waits for others, to share a disk sync
 SETTLING_TURNS = 100  # of the event loop; then others, which never rest, keep it busy
 
 
@@ -29,11 +32,16 @@ class Turn:
 class Turns:
     """The results that wait for their turn, and whether the function is at rest."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, at_rest: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, at_rest: Callable[[], None], writer: JournalWriter | None
+    ) -> None:
         self.is_settling = False
         self._loop = loop
         self._at_rest = at_rest  # called when the function is at rest, and no result waits
         self._waiting: deque[Turn] = deque()
+        self._writer = writer
+        if writer is not None:
+            writer.is_held = self._has_due
         # The loop's own lists are the only way to see that nothing is left to do. Loops
         # of other libraries hide them; those get a fixed number of turns.
         self._ready = cast("deque[Any] | None", getattr(loop, "_ready", None))
@@ -52,11 +60,11 @@ class Turns:
         """Return whether nothing else can run now, as far as the loop shows it."""
         return self._ready is not None and not self._ready
 
-    def has_timers_besides(self, own: asyncio.TimerHandle | None) -> bool:
-        """Return whether a timer other than the engine's own may wake something."""
+    def timers_besides(self, own: asyncio.TimerHandle | None) -> list[asyncio.TimerHandle] | None:
+        """Return the timers that may wake something, except the engine's own; None: unknown."""
         if self._timers is None:
-            return True
-        return any(timer is not own and not timer.cancelled() for timer in self._timers)
+            return None
+        return [timer for timer in self._timers if timer is not own and not timer.cancelled()]
 
     def enter(self) -> Turn:
         turn = Turn(self._loop.create_future())
@@ -67,6 +75,12 @@ class Turns:
         """Give a result as soon as it is its turn: its record is on disk."""
         turn.is_due = True
         self.settle()
+
+    async def rest(self) -> None:
+        """Return when the function has done all that it can do now."""
+        turn = self.enter()
+        self.due(turn)
+        await turn.future
 
     def leave(self, turn: Turn) -> None:
         """Take a turn out of the order, because its call was cancelled."""
@@ -79,6 +93,10 @@ class Turns:
             self.is_settling = True
             self._loop.call_soon(self._settle, SETTLING_TURNS)
 
+    def _has_due(self) -> bool:
+        """Return whether a result can be given before rows that are not written yet."""
+        return bool(self._waiting) and self._waiting[0].is_due
+
     def _settle(self, turns: int) -> None:
         if turns and (self._ready is None or self._ready):
             self._loop.call_soon(self._settle, turns - 1)
@@ -86,10 +104,14 @@ class Turns:
         waiting = self._waiting
         while waiting and (waiting[0].is_over or waiting[0].future.done()):
             waiting.popleft()
-        if waiting and waiting[0].is_due:
+        if self._has_due():
+            if self._writer is not None:
+                self._writer.write_held(older_than=MAX_HOLD)
             waiting.popleft().future.set_result(None)
             self._loop.call_soon(self._settle, SETTLING_TURNS)
             return
         self.is_settling = False
+        if self._writer is not None:
+            self._writer.write_held()
         if not waiting:
             self._at_rest()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 
 from atomic.graph.engine.journal import Row, RunLog, Signals
 
@@ -25,6 +27,9 @@ class JournalWriter:
         self._sync = False
         self._unfolded = 0  # bytes that a reader has to read after the last snapshot
         self._snapshot_at = _SNAPSHOT_BYTES
+        # Whether rows of concurrent writers wait for `write_held`, to share a sync with later ones.
+        self.is_held: Callable[[], bool] | None = None
+        self._held_since = 0.0
         self.shared = 0  # number of active task groups; above 0, writers are concurrent
 
     def later(self, row: Row) -> None:
@@ -63,12 +68,22 @@ class JournalWriter:
         loop = asyncio.get_running_loop()
         written: asyncio.Future[None] = loop.create_future()
         if not self._waiting:
+            self._held_since = time.monotonic()
             loop.call_soon(self._flush_waiting)
         self._waiting.append(written)
         self._sync = self._sync or sync
         await written
 
+    def write_held(self, *, older_than: float = 0.0) -> None:
+        """Write the rows of concurrent writers, if they have waited so many seconds."""
+        if self._waiting and time.monotonic() - self._held_since >= older_than:
+            self._write_waiting()
+
     def _flush_waiting(self) -> None:
+        if self.is_held is None or not self.is_held():
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         sync, self._sync = self._sync, False
         error: Exception | None = None
