@@ -5,9 +5,10 @@
 starts. This package knows no file, no agent and no workflow.
 """
 
-from atomic.base.redaction.known_secrets import ASSIGNED_WORDS, MARK, SHORTEST, is_secret, is_secret_variable
+from atomic.base.redaction.known_secrets import ASSIGNED_WORDS, SHORTEST, is_secret, is_secret_variable
 from atomic.base.redaction.redactor import Redactor, redact
 from atomic.base.redaction.streams import EventRedactor, HeldText, Line
+from atomic.base.secret_mark import MARK
 
 __all__ = [
     "ASSIGNED_WORDS",

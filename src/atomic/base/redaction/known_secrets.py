@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus, unquote
 
 from atomic.base.redaction.tokens import tokens
+from atomic.base.secret_mark import MARK
 
-MARK = "[redacted]"
 SHORTEST = 8  # characters; a shorter value would be found in the middle of ordinary words
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")  # anywhere in a name
 # In the name before a sign in a text, such as `password = …`.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import msgspec
 
 from atomic.base.errors import AtomicError
+from atomic.base.secret_mark import MARK
 from atomic.graph.engine.attempts import (
     as_node_error,
     call_and_settle,
@@ -25,19 +26,29 @@ from atomic.graph.engine.attempts import (
 )
 from atomic.graph.engine.context import StepContext
 from atomic.graph.engine.control import RunStatus, Suspend, status_of
-from atomic.graph.engine.errors import StepError
+from atomic.graph.engine.errors import StepError, WorkflowChangedError
 from atomic.graph.engine.function_ends import Phase
 from atomic.graph.engine.function_history import FunctionHistory, Recorded, packed_result
 from atomic.graph.engine.function_records import NOTHING, TURN
 from atomic.graph.engine.function_state import FunctionScope
 from atomic.graph.engine.function_step import CURRENT, Call, StateUpdate, StepPolicy, Work
-from atomic.graph.engine.function_values import as_step_error, hash_of, made_again, pack_arguments, raised_arguments
+from atomic.graph.engine.function_values import (
+    as_step_error,
+    hash_of,
+    made_again,
+    pack_arguments,
+    raised_arguments,
+    shown,
+)
+from atomic.graph.engine.history import RecordedAnswer
+from atomic.graph.engine.journal import step_id_of
 from atomic.graph.engine.run import encode_update
 
 if TYPE_CHECKING:
     from atomic.graph.engine.function_run import FunctionRun
 
 
+_MARK = MARK.encode()
 _RUNNING = Phase.RUNNING  # a member of an Enum is slow to find in Python 3.11
 
 
@@ -51,6 +62,7 @@ class Numbers:
         self._same_calls: dict[tuple[str, int], int] = {}  # by name and arguments
         self._used: dict[str, set[int]] = {}
         self._known: dict[tuple[str, int, int], int] = {}  # of steps that had begun
+        self._answers: dict[tuple[str, int, int], RecordedAnswer] = {}  # to these, which have not received them
 
     def restore(self, history: FunctionHistory) -> None:
         """Know the numbers that the journal has."""
@@ -59,6 +71,17 @@ class Numbers:
         for (name, _, _), n in history.numbers.items():
             self._used.setdefault(name, set()).add(n)
         self._known = history.numbers
+        for call, n in self._known.items():
+            for answer in history.answers_of(step_id_of(history.start.execution_id, call[0], n))[:1]:
+                self._answers[call] = answer
+
+    def missed_answer(self, name: str, key: int, nth: int) -> RecordedAnswer | None:
+        """Return an answer to a step of that name that began with other arguments, if the
+        function has not called it again.
+        """
+        if not self._answers or (name, key, nth) in self._known:
+            return None
+        return next((answer for call, answer in self._answers.items() if call[0] == name), None)
 
     def next(self, name: str) -> int:
         n = self._last[name] = self._last.get(name, 0) + 1
@@ -81,6 +104,7 @@ class Numbers:
         on that no record has.
         """
         known = self._known.pop((name, key, nth), None)
+        self._answers.pop((name, key, nth), None)
         if known is not None:
             return known
         used = self._used.setdefault(name, set())
@@ -142,6 +166,8 @@ class Calls:
                     return self._replayed(scope, recorded, policy)
                 flow.unfinished_replay()
             if self._numbers.has_recorded:
+                if self._numbers.missed_answer(name, key, nth) is not None:
+                    await self._check_answers(name, key, nth, arguments)
                 n = self._numbers.free(name, key, nth, n)
             call = Call(flow, scope, name, key, nth, arguments, work, policy, task)
             return await self._begin(call, n, had_begun=had_begun)
@@ -151,6 +177,24 @@ class Calls:
             self.tasks.discard(task)
             if self.open:
                 self._stalls.watch()
+
+    async def _check_answers(self, name: str, key: int, nth: int, arguments: Sequence[Any]) -> None:
+        """Refuse the resume if this call stands where another one has an answer, which
+        would be lost.
+        """
+        await self._flow.turns.rest()  # other tasks may make that call now
+        missed = self._numbers.missed_answer(name, key, nth)
+        if missed is None:
+            return
+        asked = missed.question.text
+        self._flow.refuse(
+            WorkflowChangedError(
+                f"The code has changed since the run was recorded: {name} asked {asked!r}, which has the answer "
+                f"{missed.answer!r}, and is now {_shown_call(name, arguments)}. Resume with the old code. To ask "
+                'the new text too, give it an id of its own: flow.ask(…, id="NAME")'
+            )
+        )
+        await asyncio.get_running_loop().create_future()  # until the run cancels it
 
     async def _check_phase(self, name: str) -> None:
         """Raise what a call gets that comes after the run, or while it ends."""
@@ -190,6 +234,8 @@ class Calls:
                 scope.state.apply(scope.state.spec.decode_update(body.update), body.started + body.seconds)
                 return None
             scope.state.add_output(name, packed, body.started + body.seconds)
+            if _MARK in bytes(packed):
+                self._flow.warn_of_secret(body.node_id, f"the recorded result of {body.node_id}")
             return policy.result.read(packed)
         kind = "" if body.error is None else body.error.kind
         reason = "" if body.error is None else body.error.reason
@@ -371,3 +417,12 @@ class Calls:
             flow.records.note_patch(name, key)
         self._patches[name] = known is not False
         return self._patches[name]
+
+
+def _shown_call(name: str, arguments: Sequence[Any]) -> str:
+    """Return a call for a message: of a question its text."""
+    match arguments:
+        case [{"text": str(text)}, *_]:
+            return repr(text)
+        case _:
+            return f"{name}({shown(arguments)})"

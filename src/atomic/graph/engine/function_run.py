@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from atomic.base.errors import AtomicError
+from atomic.base.secret_mark import MARK
 from atomic.graph.engine.active_run import RunResult
 from atomic.graph.engine.attempts import as_node_error
 from atomic.graph.engine.control import Failed, RunStatus
@@ -79,6 +80,7 @@ class FunctionRun:
         self._insisting: asyncio.TimerHandle | None = None
         self._is_cancellation_recorded = False
         self._steps: asyncio.Queue[Step[Any] | None] = asyncio.Queue()
+        self._warned: set[str] = set()  # of a secret that the journal does not keep
 
     def write_to(self, log: RunLog) -> JournalWriter:
         """Record the run in this log."""
@@ -130,6 +132,16 @@ class FunctionRun:
     def put_step(self, step: Step[Any]) -> None:
         """Stream a step."""
         self._steps.put_nowait(step)
+
+    def warn_of_secret(self, step: str, what: str) -> None:
+        """Report once that the function gets a text from the journal without its secret."""
+        if step not in self._warned:
+            self._warned.add(step)
+            self.run.warn(
+                step,
+                f'{what} has "{MARK}" in place of a secret, which no journal keeps; the resumed function gets that '
+                "text. Read secrets from the environment, in the step that uses them",
+            )
 
     def unfinished_replay(self) -> Replay | None:
         """Return the replay, None if everything recorded was handed over."""
@@ -274,6 +286,9 @@ class FunctionRun:
         """Run the function, and what compensates for it if it failed."""
         value: Any = None
         failure: BaseException | None = None
+        history = self.run.history
+        if history is not None and MARK in repr(history.start.input):
+            self.warn_of_secret(self.name, f"an argument of {self.name}")
         try:
             value = await self._enter(self.root)
         except (asyncio.CancelledError, Exception) as error:  # the author's function may raise anything

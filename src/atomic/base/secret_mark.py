@@ -1,0 +1,3 @@
+"""The text that stands for a secret where files are written."""
+
+MARK = "[redacted]"
