@@ -265,6 +265,9 @@ async def test_changed_code_is_refused_and_the_run_stays_as_it_was(user: User) -
     done = await user.atomic("answer", id_of(user), "yes")
     assert done.exit_code == 1
     assert "The code has changed since the run was recorded: step 1 was charge(0), is now charge(1)" in done.stderr
+    # The same command would be refused again.
+    assert f"Then: atomic workflows check --runs; if it can continue: atomic answer {id_of(user)}" in done.stderr
+    assert "Resume with:" not in done.stderr
     after = session(user)
     assert [after[name] for name in ("status", "reason", "questions")] == [
         before[name] for name in ("status", "reason", "questions")
@@ -272,6 +275,20 @@ async def test_changed_code_is_refused_and_the_run_stays_as_it_was(user: User) -
     workflow(user, "ship", SHIP)
     assert (await user.atomic("answer", id_of(user), "yes", "-q")).exit_code == 0
     assert ledger(user) == ["charge 0"]
+
+
+async def test_a_run_whose_parameter_is_gone_is_refused_and_stays_as_it_was(user: User) -> None:
+    workflow(user, "ship", SHIP)
+    await user.atomic("run", "ship", "1")
+    workflow(user, "ship", SHIP.replace("dry: bool = False, ", "").replace('"dry": dry, ', ""))
+    done = await user.atomic("resume", id_of(user), "--json")
+    last = objects(done)[-1]
+    assert (done.exit_code, last["resume"]) == (1, "")
+    assert 'the argument "dry", which ship no longer takes' in last["message"]
+    assert "Then: atomic workflows check --runs" in last["message"]
+    assert session(user)["status"] == "paused"
+    workflow(user, "ship", SHIP)
+    assert (await user.atomic("answer", id_of(user), "yes", "-q")).exit_code == 0
 
 
 WRITE = """
@@ -315,6 +332,39 @@ async def test_a_large_result_is_whole_on_standard_output_and_named_in_the_event
     last = msgspec.json.decode(file.read_bytes().splitlines()[-1])
     assert (last["result"], last["result_omitted"]) == (None, True)
     assert (await user.atomic("sessions", "result", id_of(user))).stdout == done.stdout
+
+
+async def test_numbers_that_are_not_finite_are_texts_in_json(user: User) -> None:
+    code = "return {'nan': float('nan'), 'all': [float('inf'), -float('inf'), 1.5]}"
+    workflow(user, "odd", f"@workflow\nasync def odd(flow: Flow) -> dict[str, object]:\n    {code}\n")
+    expected = {"nan": "NaN", "all": ["Infinity", "-Infinity", 1.5]}
+    done = await user.atomic("run", "odd", "--json")
+    assert objects(done)[-1]["result"] == session(user)["result"] == expected
+    for words in (("resume", id_of(user)), ("sessions", "result", id_of(user))):
+        again = await user.atomic(*words)
+        assert (again.exit_code, msgspec.json.decode(again.stdout)) == (0, expected), words
+
+
+async def test_a_function_that_gets_a_mark_for_a_secret_after_an_answer_warns(user: User) -> None:
+    user.env["SERVICE_TOKEN"] = secret = "a1b2c3d4e5f6a1b2c3d4e5f6"
+    code = """
+@step
+async def log_in() -> str:
+    return "Bearer " + os.environ["SERVICE_TOKEN"]
+
+@workflow
+async def visit(flow: Flow) -> str:
+    session = await log_in()
+    await flow.ask("Go on?")
+    return session
+"""
+    workflow(user, "visit", code)
+    paused = await user.atomic("run", "visit")
+    assert paused.exit_code == 5, paused.stderr
+    done = await user.atomic("answer", id_of(user), "yes")
+    assert (done.exit_code, done.stdout) == (0, "Bearer [redacted]\n")
+    assert 'the recorded result of log_in has "[redacted]" in place of a secret' in done.stderr
+    assert secret not in done.stderr
 
 
 async def test_a_secret_in_a_result_is_removed_everywhere(user: User) -> None:

@@ -6,7 +6,8 @@ The journal has a result of any size. The last event and `session.json` have it 
 
 from __future__ import annotations
 
-from typing import Any
+from math import isinf, isnan
+from typing import Any, cast
 
 import msgspec
 
@@ -33,9 +34,26 @@ def plain_result(result: RunResult[Any] | None, redactor: Redactor) -> Any:
     if result is None or result.result is None:
         return None
     try:
-        return redactor.data(msgspec.msgpack.decode(encode_value(result.result, "result")))
+        return redactor.data(_for_json(msgspec.msgpack.decode(encode_value(result.result, "result"))))
     except StateError:  # the engine has encoded it before; only a value that changes itself gets here
         return None
+
+
+def _for_json(value: Any) -> Any:
+    """Return plain data with a text for each number that JSON cannot write: "NaN",
+    "Infinity" or "-Infinity". The encoder would write null.
+    """
+    match value:
+        case float() if isnan(value):
+            return "NaN"
+        case float() if isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {key: _for_json(part) for key, part in cast("dict[Any, Any]", value).items()}
+        case list():
+            return [_for_json(part) for part in cast("list[Any]", value)]
+        case _:
+            return value
 
 
 def kept_of(result: Any) -> KeptResult:
@@ -73,7 +91,7 @@ def read_result(session: Session) -> Any:
     finally:
         journal.close()
     if ended is not None and ended.result is not None:
-        return ended.result
+        return _for_json(ended.result)
     return kept.result if ended is not None else None
 
 

@@ -54,6 +54,7 @@ from atomic.sessions.errors import FactsLostError, JournalLostError, RunNotStart
 from atomic.sessions.facts import find_facts
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import SessionStatus
+from atomic.sessions.report import next_command
 from atomic.sessions.started import COPY as SESSION_COPY
 from atomic.sessions.started import keep_cancelled, keep_started
 from atomic.sessions.store import Session, now, this_owner
@@ -207,9 +208,11 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
                 self.session.save, status=status, reason=before.reason, ended_at=before.ended_at, owner=None,
                 questions=before.questions,
             )  # fmt: skip
+        # The same command would be refused again until the code has changed.
+        what_helps = f"Then: atomic workflows check --runs; if it can continue: {next_command(self.session.record)}"
         self._events.emit(
-            RunEnded, status="failed", reason="error", message=str(error), exit_code=ExitCode.FAILED,
-            resume=f"atomic resume {self.session.id}",
+            RunEnded, status="failed", reason="error", message=f"{str(error).rstrip('.')}. {what_helps}",
+            exit_code=ExitCode.FAILED,
         )  # fmt: skip
 
     async def _start(self, journal: SqliteJournal) -> AsyncIterator[StreamEvent]:

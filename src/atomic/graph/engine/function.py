@@ -537,10 +537,10 @@ class FunctionWorkflow(Generic[P, ResultT]):
             raise JournalError(f'Run "{recorded.start.execution_id}" has ended with other arguments; start another run')
 
     def _known_input(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the recorded arguments. Raise JournalError if a parameter is gone."""
+        """Return the recorded arguments. Raise WorkflowChangedError if a parameter is gone."""
         gone = [name for name in recorded if name not in self._type.parameters]
         if gone:
-            raise JournalError(
+            raise WorkflowChangedError(
                 f'The run was started with the argument "{gone[0]}", which {self.name} no longer takes; put it back'
             )
         return dict(recorded)
