@@ -152,7 +152,12 @@ async def test_help_and_show_list_flags_with_their_defaults(flow: User) -> None:
 
 
 async def test_an_author_can_name_the_value_of_a_flag(flow: User) -> None:
-    described = {"list": "FILE: read this file", "note": "TWO WORDS: a note", "quick": "NOT: a value", "rest": "AS IT IS"}
+    described = {
+        "list": "FILE: read this file",
+        "note": "TWO WORDS: a note",
+        "quick": "NOT: a value",
+        "rest": "AS IT IS",
+    }
     defaults = {"list": "", "note": "", "quick": False, "rest": ""}
     workflow(flow, "named", f"default_config = {defaults}\nconfig_descriptions = {described}\n")
     rows = [" ".join(line.split()) for line in (await flow.atomic("run", "named", "--help")).stdout.splitlines()]

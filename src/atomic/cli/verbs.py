@@ -197,6 +197,7 @@ _WORKFLOWS = (
             Flag("--runs", help="also list the runs of this folder that the present code cannot continue, and why"),
             TRUST,
         ),
+        words=("[FILE...]",),
         run="workflows:check_workflows",
     ),
     Verb(

@@ -5,7 +5,8 @@ Only `check` and `graph` run their files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -66,6 +67,12 @@ def show_workflow(arguments: Arguments) -> int:
 
 def check_workflows(arguments: Arguments) -> int:
     """Load all workflows and tools, and print every problem of every file."""
+    named = arguments.words
+    if named and not arguments.has("--runs"):
+        raise UsageError(f"{named[0]}: give files with --runs, to try them on their runs")
+    for path in named:
+        if not os.path.isfile(path):
+            raise UsageError(f"There is no file {path}")
     catalog = WorkflowCatalog(trusted=arguments.value("--trust"))
     if catalog.snapshot.files:
         trust.require(catalog.snapshot)
@@ -75,16 +82,16 @@ def check_workflows(arguments: Arguments) -> int:
         return ExitCode.FAILED
     number = len(catalog.all())
     tell(f"{number} workflow{'' if number == 1 else 's'}, no problems")
-    return _check_runs(catalog) if arguments.has("--runs") else ExitCode.DONE
+    return _check_runs(arguments.value("--trust"), named) if arguments.has("--runs") else ExitCode.DONE
 
 
-def _check_runs(catalog: WorkflowCatalog) -> int:
+def _check_runs(trusted: str | None, named: Sequence[str]) -> int:
     """Print the runs that the code cannot continue."""
     from atomic.cli.run_checks import check_runs
 
     stopped = 0
     refused = 0
-    for session, problem in check_runs(catalog):
+    for session, problem in check_runs(trusted, named):
         stopped += 1
         if problem:
             refused += 1
