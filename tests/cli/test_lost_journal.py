@@ -66,7 +66,8 @@ async def test_an_empty_journal_is_refused(player: Player) -> None:
     path.touch(mode=0o600)
     for _ in range(2):
         said = refusal(await player.user.atomic("resume", "--json", "--max-cost", "9", player.id))
-        assert f"its journal {path} was replaced by one without this run, so its finished steps" in said
+        assert f"its journal {path} is empty, so its finished steps" in said
+        assert path.read_bytes() == b""
     assert [one["task"] for one in player.calls] == ["1"]
 
 

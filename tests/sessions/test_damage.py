@@ -38,7 +38,7 @@ Files = dict[str, bytes]  # the database under "", the log under "-wal"
 class Mutant:
     name: str
     files: Files
-    # A log that ends between two frames looks complete, and an empty file looks new.
+    # A log that ends between two frames looks complete.
     invisible: bool = False
 
 
@@ -95,7 +95,7 @@ def mutants(files: Files, scale: float) -> Iterator[Mutant]:
         new = {"": parts.get("database", database), "-wal": parts.get("log", log)}
         end = len(new["-wal"])
         between = end < len(log) and (end == 0 or (end - 32) % FRAME == 0)
-        return Mutant(name, new, invisible=("log" in parts and between) or not any(new.values()))
+        return Mutant(name, new, invisible="log" in parts and between)
 
     for block in spread(len(database) // 64, int(64 * scale)):
         bit = block * 512 + block * 7 % 512

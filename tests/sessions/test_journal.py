@@ -18,6 +18,7 @@ import pytest
 from atomic.graph.engine.errors import JournalError, RunNotFoundError, RunOwnedError
 from atomic.graph.engine.journal import Journal, Row, RunLog, StartBody, decode_body
 from atomic.sessions import SqliteJournal
+from atomic.workflows import Flow, workflow
 from tests.sessions.processes import environment
 from tests.sessions.rows import (
     BEGIN,
@@ -265,11 +266,29 @@ def test_a_closed_journal_is_one_file(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["journal.db"]
 
 
-def test_an_empty_file_is_a_new_journal(path: Path) -> None:
+def test_an_empty_file_is_not_taken_for_a_new_journal(path: Path) -> None:
     path.touch()
+    for _ in range(2):  # it stays as it is, so a program that tries again is refused again
+        with pytest.raises(JournalError, match=r"is empty, which a journal never is.*or delete it to begin"):
+            SqliteJournal(path)
+        assert path.read_bytes() == b""
+    path.unlink()
     with SqliteJournal(path) as journal:
-        assert journal.list() == []
-        assert journal.recovered is None
+        assert (journal.list(), journal.recovered) == ([], None)
+
+
+async def test_a_run_in_an_empty_journal_is_reported_and_not_begun_again(path: Path) -> None:
+    begun: list[str] = []
+
+    @workflow
+    async def pay(flow: Flow) -> None:
+        begun.append("pay")
+
+    path.touch()
+    for verb in (pay.resume(str(path), "mine"), pay.start("mine", journal=str(path)), pay.run(journal=str(path))):
+        with pytest.raises(JournalError, match="is empty"):
+            await verb
+    assert (begun, path.read_bytes()) == ([], b"")
 
 
 def test_a_link_is_followed(path: Path) -> None:

@@ -173,6 +173,11 @@ class JournalFile:
     def _prepare(self) -> None:
         install_rebuilt(self.path)
         if is_new(self.path):
+            if os.path.exists(self.path):  # `_create` never leaves an empty file
+                raise JournalError(
+                    f'"{self.path}" is empty, which a journal never is: the runs that it had are lost. '
+                    "Put the file back from a backup, or delete it to begin a new journal"
+                )
             self._create()
             return
         try:

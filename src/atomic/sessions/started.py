@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from atomic.sessions.errors import JournalLostError
 from atomic.sessions.facts import Facts, read_last_two
+from atomic.sessions.files import size_of
 from atomic.sessions.model import SessionRecord, SessionStatus
 
 if TYPE_CHECKING:
@@ -62,11 +64,13 @@ def cancel_unowned(session: Session) -> None:
 def believe_journal(session: Session) -> None:
     """Replace the start and the cancellation in a session's record by the journal's.
 
-    Raises JournalError.
+    Raises JournalError, JournalLostError.
     """
     journal = session.dir / "journal.db"
     if not journal.is_file():  # killed before it started
         return
+    if not size_of(str(journal)) and not size_of(f"{journal}-wal"):
+        raise JournalLostError(session.id, f"its journal {journal} is empty")
     kept, session.recovery = read_last_two(journal, session.id, _STARTED, _CANCELLED)
     if _CANCELLED in kept:
         session.record = msgspec.structs.replace(session.record, status=SessionStatus.CANCELLED)
