@@ -338,6 +338,27 @@ async def test_a_kill_while_the_folder_of_a_run_is_removed_leaves_nothing_that_l
     assert run.subjects == ["Do two", "Do one"]
 
 
+async def test_a_workspace_of_which_a_kill_has_left_a_part_is_made_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spaces = run.started()
+    await spaces.begin("clone")
+    with pytest.raises(KilledError):
+        await leave(spaces, "one", "left.txt", KilledError())
+
+    def remove_part(folder: Path) -> None:
+        if folder.name == RUN:
+            (folder / "task-one" / "copy" / "project" / "a.txt").unlink()
+            raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("atomic.workspaces.run_folders.remove_tree", remove_part)
+        with pytest.raises(KilledError):
+            await run.started().begin("clone")
+    work = await do(run.started(), "one", "test -f a.txt && touch new.txt")
+    assert run.git("diff", "--name-status", "main", work.commit) == "A\tnew.txt"
+
+
 async def test_a_second_begin_parks_what_a_killed_use_has_left(run: Run) -> None:
     spaces = run.started()
     await spaces.begin("clone")
