@@ -29,7 +29,7 @@ Written by the benchmark itself; do not edit. To repeat: `make setup`, then
   turn, each in a fresh process with `PYTHONHASHSEED=0`
 * CPU time of the process (user and system) after a warm-up, never wall time. Each number is the **minimum** over
   the rounds, and over the ways in which an engine can be used
-* The rows of workers and workspaces are wall time. Their time is compressed: a turn of the scripted agent takes 3 s,
+* The rows of workers and workspaces are wall time. Their time is compressed: a turn of the scripted agent takes 10 s,
   a check 0.3 s
 * The bound is the same work written by hand: plain asyncio with a task for each branch; raw SQLite with one INSERT
   in autocommit for each step and the pragmas of Atomic's own journal; `import asyncio, msgspec`; a Python that

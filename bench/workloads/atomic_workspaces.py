@@ -102,6 +102,12 @@ def _make_project(project: Path) -> None:
 _COMMIT = ("-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-q", "-m", "first")
 
 
+def _commit_more(project: Path) -> None:
+    (project / "merged.txt").write_text("of another task")
+    for command in (("add", "merged.txt"), _COMMIT):
+        subprocess.run(("git", *command), cwd=project, check=True)
+
+
 async def _set_up(folder: Path) -> Metrics:
     repository = find_repository(folder / "project")
     assert repository is not None
@@ -112,17 +118,22 @@ async def _set_up(folder: Path) -> Metrics:
     contents = await find_contents(repository)
     base = await prepare_base(repository, folder / "home" / "base", commit, BRANCH, contents)
     metrics: Metrics = {"setup_base": {"once": (perf_counter() - start) * 1e3}}
+    await asyncio.to_thread(_commit_more, repository.root)
+    tip, _ = await repository.head()
+    assert tip is not None
     for isolation in (overlay, Isolation(IsolationKind.CLONE)):
-        metrics |= await _create(repository, base, isolation)
+        metrics |= await _create(repository, base, isolation, tip)
     return metrics
 
 
-async def _create(repository: Repository, base: Base, isolation: Isolation) -> Metrics:
+async def _create(repository: Repository, base: Base, isolation: Isolation, tip: str) -> Metrics:
+    """Measure the time until the first program runs in a workspace of a later commit."""
     workspace = Workspace(base, base.folder.with_name(str(isolation.kind)), isolation)
     start = perf_counter()
-    await workspace.create(repository, base.commit, branch=BRANCH)
-    seconds = perf_counter() - start
+    await workspace.create(repository, tip, branch=BRANCH)
     async with workspace.open() as view:
+        await view.run("true")
+        seconds = perf_counter() - start
         done = await view.run("git", "status", "--porcelain")
         seen = await view.run("sh", "-c", "ls node_modules | wc -l")
     expect((done.stdout, seen.stdout.strip()), ("", str(DEPENDENCIES // 100)))
