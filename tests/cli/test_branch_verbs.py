@@ -275,9 +275,7 @@ async def test_a_run_in_the_checkout_has_no_branch(user: User, verb: str) -> Non
     done = await user.atomic(verb, id)
     shown = "show" if verb == "diff" else verb
     assert done.exit_code == 1
-    assert complaint(done) == (
-        f"Run {id} worked in your checkout itself (--isolate none): there is no branch to {shown}"
-    )
+    assert complaint(done) == f"Run {id} worked in your checkout itself: there is no branch to {shown}"
 
 
 async def test_a_repository_that_is_gone_is_one_sentence(run: BranchRun) -> None:

@@ -27,7 +27,10 @@ async def test_a_run_that_a_full_disk_prevents_leaves_nothing_and_is_not_resumed
         cwd=user.project, env={**user.env, "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
     assert done.stdout.startswith("atomic: Nothing was started: ")
-    assert "make room there, or set ATOMIC_HOME to another folder, then try again" in done.stdout
+    assert (
+        "make room there, or correct its permissions, or set ATOMIC_HOME to another folder, then try again"
+        in done.stdout
+    )
     assert "resume" not in done.stdout
     assert sessions(user) == []
 

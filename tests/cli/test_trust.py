@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -93,7 +95,7 @@ async def test_without_a_terminal_the_message_explains_how_to_approve(user: User
 async def test_only_a_yes_that_is_typed_is_one(user: User, typed: str, code: int) -> None:
     evil(user, "import os  # what it does\n")
     async with in_terminal([ATOMIC, "trust"], env=user.env, cwd=user.project) as terminal:
-        await terminal.shows("Let exactly this run from now on? [y/N] ")
+        await terminal.shows("Allow exactly this to run from now on? [y/N] ")
         assert "+import os  # what it does" in terminal.screen
         assert (await shown(user))["hash"] in terminal.screen
         terminal.type(typed)
@@ -259,3 +261,15 @@ async def test_show_cuts_no_line_of_a_file(user: User) -> None:
         assert "more characters: atomic trust --show has them)" in terminal.screen
         terminal.type("\n")
         assert await terminal.exit_code() == 4
+
+
+async def test_the_time_of_an_approval_is_local_time(user: User) -> None:
+    evil(user)
+    assert (await user.atomic("trust", (await shown(user))["hash"])).exit_code == 0
+    times: list[datetime] = []
+    for zone in ("UTC0", "EAST-9"):
+        user.env["TZ"] = zone
+        found = re.search(r"last approval: (.*)\)", (await user.atomic("trust", "--show")).stdout)
+        assert found is not None
+        times.append(datetime.fromisoformat(found[1]))
+    assert times[1] - times[0] == timedelta(hours=9)

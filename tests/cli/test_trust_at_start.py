@@ -67,7 +67,7 @@ async def test_a_run_at_a_terminal_shows_the_difference_and_asks(user: User) -> 
     await approve(user)
     flow(user, "two")
     async with in_terminal([ATOMIC, "run", "hi"], env=user.env, cwd=user.project) as terminal:
-        await terminal.shows("Let exactly this run, now and from now on? [y/N] ")
+        await terminal.shows("Allow exactly this to run, now and from now on? [y/N] ")
         assert "-    print('one')" in terminal.screen
         assert "+    print('two')" in terminal.screen
         assert "~ workflow .atomic/workflows/hi.py: changed: you, or a program of yours, saved it 20" in terminal.screen

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.repositories import git
 from tests.support.terminal import in_terminal
+from tests.support.tmux import in_tmux
 from tests.support.user import ATOMIC, User, complaint
 from tests.support.user_workflows import HEAD
 
@@ -93,6 +94,19 @@ async def test_at_a_terminal_a_typed_yes_adds_it(user: User, tmp_path: Path) -> 
         terminal.type("y\r")
         assert await terminal.exit_code() == 0
     assert (user.home / ".atomic" / "workflows" / "nightly.py").exists()
+
+
+@pytest.mark.ci
+async def test_a_long_source_leaves_room_for_the_descriptions(user: User, tmp_path: Path) -> None:
+    code = 'description = "Tidy up at night"\n' + FLOW
+    folder = shared(tmp_path / "a-folder-with-a-long-name" / "for-everyone-in-the-team", nightly=code)
+    file = folder / "workflows" / "nightly.py"
+    done = await user.atomic("workflows", "add", str(file), "--trust", hash_of(file))
+    assert done.exit_code == 0, done.stderr
+    with in_tmux([ATOMIC, "workflows"], env=user.env, cwd=user.project) as tmux:
+        text = tmux.shows("EXIT CODE 0")
+    assert "user, from /" in text
+    assert "Tidy up at night" in text
 
 
 async def test_a_repository_is_pinned_and_updated_and_runs_nothing(

@@ -85,9 +85,7 @@ def require_work(id: str | None, verb: str) -> RunWork:
     except JournalError as error:
         raise CliError(f"The journal of {session.id} cannot be read: {error}") from error
     if branch is None:
-        raise CliError(
-            f"Run {session.id} worked in your checkout itself (--isolate none): there is no branch to {verb}"
-        )
+        raise CliError(f"Run {session.id} worked in your checkout itself: there is no branch to {verb}")
     return work_of(session, branch)
 
 

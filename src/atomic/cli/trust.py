@@ -5,10 +5,12 @@ withdraw the approval.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
+from atomic.base.text import local_time
 from atomic.cli.errors import CliError
 from atomic.cli.streams import STDERR, confirmed, has_terminal, json_line, put, tell, write
 from atomic.loading import trust
@@ -69,7 +71,7 @@ def _ask(snapshot: Snapshot) -> int:
         how = f"see it: atomic trust --show; approve it: atomic trust {snapshot.hash}"
         raise CliError(f"there is no terminal to ask in ({how})", ExitCode.UNTRUSTED)
     write(STDERR, "".join(f"{line}\n" for line in _description(snapshot, max_lines=MAX_LINES)))
-    if not confirmed("Let exactly this run from now on? [y/N] "):
+    if not confirmed("Allow exactly this to run from now on? [y/N] "):
         tell("nothing was approved")
         return ExitCode.UNTRUSTED
     return _approve(snapshot)
@@ -88,7 +90,7 @@ def may_run_now(error: UntrustedError) -> bool:
     else:
         lines = _description(snapshot, max_lines=MAX_LINES)
     write(STDERR, "".join(f"{line}\n" for line in lines))
-    if not confirmed("Let exactly this run, now and from now on? [y/N] "):
+    if not confirmed("Allow exactly this to run, now and from now on? [y/N] "):
         tell("nothing was approved, and nothing was started")
         return False
     _approve(snapshot)
@@ -98,7 +100,7 @@ def may_run_now(error: UntrustedError) -> bool:
 def _changes_since_approval(snapshot: Snapshot) -> Iterator[str]:
     approval = snapshot.approval
     assert approval is not None
-    yield f"{visible(snapshot.project)} has changed since you approved it ({visible(approval.approved_at)}):"
+    yield f"{visible(snapshot.project)} has changed since you approved it ({_local(approval.approved_at)}):"
     changed = [one for one in trust.changes(snapshot) if one.change is not ChangeKind.UNCHANGED]
     for one in changed:
         yield f"  {_MARKS[one.change]} {trust.name_of(one)}: {trust.note_of(one, snapshot)}"
@@ -106,6 +108,14 @@ def _changes_since_approval(snapshot: Snapshot) -> Iterator[str]:
         if trust.command_of(one) is None:
             yield from _diff(one, MAX_LINES)
     yield ""
+
+
+def _local(approved_at: str) -> str:
+    """Return the time of an approval as all other times are shown."""
+    try:
+        return local_time(datetime.fromisoformat(approved_at).timestamp())
+    except ValueError:
+        return visible(approved_at)
 
 
 def _as_json(snapshot: Snapshot) -> str:
@@ -123,7 +133,7 @@ def _description(snapshot: Snapshot, *, max_lines: int | None = None) -> Iterato
         approval = " (never approved)" if snapshot.items else ""
     else:
         action = "taken back" if snapshot.approval.is_revoked else "last approval"
-        approval = f" ({action}: {visible(snapshot.approval.approved_at)})"
+        approval = f" ({action}: {_local(snapshot.approval.approved_at)})"
     changes = trust.changes(snapshot)
     yield f"Project: {visible(snapshot.project)}"
     yield f"Trusted: {'yes' if snapshot.trusted else 'no'}{approval}"

@@ -13,6 +13,7 @@ import msgspec
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import AtomicError, ExitCode
 from atomic.base.terminal import harmless, one_line
+from atomic.base.text import cut
 from atomic.cli.errors import CliError
 from atomic.cli.help import flag_rows
 from atomic.cli.streams import json_line, put, put_table, screen_width, tell
@@ -27,6 +28,7 @@ from atomic.workflows.definition import WorkflowDefinition, WorkflowSource
 from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
 
 GRAPH_COLUMNS = 100
+_MIN_SOURCE = 20  # columns of a workflow's source in a terminal
 
 
 def list_workflows(arguments: Arguments) -> int:
@@ -37,6 +39,7 @@ def list_workflows(arguments: Arguments) -> int:
         return ExitCode.DONE
     rows: list[tuple[str, ...]] = []
     pins = read_pins()
+    columns = screen_width()
     for one in catalog.all():
         source = catalog.package_of(one) or str(one.source)
         pin = pins.get(one.name) if one.source is WorkflowSource.USER else None
@@ -47,6 +50,8 @@ def list_workflows(arguments: Arguments) -> int:
             source += ", broken"
         elif not catalog.is_trusted(one):
             source += ", not trusted"
+        if columns is not None:
+            source = cut(source, max(_MIN_SOURCE, columns // 4))
         rows.append((one.name, short_hint(one.argument_hint), source, one.description))
     put_table(rows, empty="No workflows found (atomic workflows new NAME writes one).\n")
     _print_problems(catalog.problems)

@@ -114,7 +114,7 @@ def _choose_checks(run: RunFolder) -> None:
     run.checks.choose(run.options.gates)
     for check in run.options.gates:
         if check.origin != "--verify":
-            run.say(f"check: {check.command} (from {check.origin}; --verify COMMAND chooses another)")
+            run.inform(f"check: {check.command} (from {check.origin}; --verify COMMAND chooses another)")
     if not run.options.gates:
         run.say(YOLO_WITHOUT_CHECK if run.options.mode == "yolo" else WITHOUT_CHECK)
 

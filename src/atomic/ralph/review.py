@@ -112,7 +112,8 @@ def read_review(source: object) -> Review:
     data = cast("Mapping[str, Any]", source)
     verdict = data.get("verdict")
     if verdict not in get_args(Verdict):
-        raise ReviewError(f'verdict is {verdict!r:.60}; give "approve" or "request_changes"')
+        what = "missing" if verdict is None else f"{verdict!r:.60}"
+        raise ReviewError(f'verdict is {what}; give "approve" or "request_changes"')
     items = data.get("findings")
     if not isinstance(items, list):
         raise ReviewError('findings is not a list; without findings give "findings": []')

@@ -100,7 +100,7 @@ class RunNotStartedError(SessionError):
     """The first files of a run could not be written, for example to a full disk."""
 
     def __init__(self, why: str) -> None:
-        advice = "make room there, or set ATOMIC_HOME to another folder, then try again"
+        advice = "make room there, or correct its permissions, or set ATOMIC_HOME to another folder, then try again"
         super().__init__(f"Nothing was started: {why} ({advice})")
 
 
