@@ -169,6 +169,13 @@ async def test_an_author_can_name_the_value_of_a_flag(flow: User) -> None:
     assert (missing.exit_code, complaint(missing)) == (2, "--list needs a value: --list FILE")
 
 
+@pytest.mark.parametrize("words", [("run", "flwo", "--help"), ("help", "run", "flwo")])
+async def test_the_help_of_an_unknown_workflow_is_an_error(flow: User, words: tuple[str, ...]) -> None:
+    done = await flow.atomic(*words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert 'Workflow not found: "flwo" (did you mean "flow"?)' in done.stderr
+
+
 async def test_an_author_can_describe_a_flag(flow: User) -> None:
     workflow(
         flow, "told", "default_config = {'depth': 2}\nconfig_descriptions = {'depth': 'how deep\\x1b[31m to go'}\n"

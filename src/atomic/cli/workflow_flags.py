@@ -98,7 +98,8 @@ def _number(name: str, text: str) -> float:
 def read_line(verb: Verb, words: Sequence[str]) -> Arguments:
     """Read the command line of a verb that names a workflow.
 
-    Flags may precede the name. Raises UsageError.
+    Flags may precede the name. Raises UsageError; for the help of an unknown workflow
+    WorkflowNotFoundError or WorkflowFileError.
     """
     try:
         arguments = parse(words, verb.flags, mixed=True, leading=verb.leading)
@@ -108,8 +109,18 @@ def read_line(verb: Verb, words: Sequence[str]) -> Arguments:
             raise
         return with_its_flags
     if arguments.has("--help") and arguments.words:  # the help shows the workflow's flags, too
-        return _with_its_flags(verb, words) or arguments
+        with_its_flags = _with_its_flags(verb, words)
+        if with_its_flags is None and not verb.resumes:
+            _require_workflow(arguments.words[0])
+        return with_its_flags or arguments
     return arguments
+
+
+def _require_workflow(word: str) -> None:
+    """Raise WorkflowNotFoundError or WorkflowFileError unless a word means a workflow."""
+    from atomic.wiring import Project
+
+    Project().workflows.typed(word)
 
 
 def _of_last_run(verb: Verb, words: Sequence[str]) -> Arguments | None:
