@@ -8,6 +8,7 @@ STREAM = 1_000
 COMPILE = 1_000
 DEPTH = 10
 DURABLE = 1_000
+RESUMED = 10_000  # steps of a function before its resume
 RECORD = "x" * 1_024  # what one durable step adds to the state
 
 

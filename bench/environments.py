@@ -17,6 +17,7 @@ PEERS = {
     "burr": ("apache-burr[tracking-client]",),  # its parallel actions import the tracking models
     "pydantic-graph": ("pydantic-graph",),
     "langgraph": ("langgraph", "langgraph-checkpoint-sqlite"),
+    "dbos": ("dbos",),
 }
 
 

@@ -2,19 +2,20 @@
 
 from dataclasses import dataclass
 
-ENGINES = ("bound", "atomic", "burr", "pydantic-graph", "langgraph")
+GRAPHS = ("bound", "atomic", "burr", "pydantic-graph", "langgraph")
+ENGINES = (*GRAPHS, "dbos")  # DBOS has functions only
 
 JOBS: dict[str, tuple[str, ...]] = {
-    "chain": ENGINES,
-    "loop": ENGINES,
-    "fan_out": ENGINES,
+    "chain": GRAPHS,
+    "loop": GRAPHS,
+    "fan_out": GRAPHS,
     "durable": ("bound", "atomic", "burr", "langgraph"),  # pydantic-graph keeps no journal
-    "function": ("atomic",),
+    "function": ("atomic", "langgraph", "dbos"),
     "import": ENGINES,
     "start": ("bound", "atomic"),
-    "stream": ENGINES,
-    "compile": ENGINES,
-    "nest": ENGINES,
+    "stream": GRAPHS,
+    "compile": GRAPHS,
+    "nest": GRAPHS,
     "long_loop": ("bound", "atomic"),
     "long_run": ("atomic",),
     "unchanged": ("atomic",),
@@ -33,6 +34,7 @@ IMPORTS = {
     "burr": "import burr.core",
     "pydantic-graph": "import pydantic_graph",
     "langgraph": "import langgraph.graph",
+    "dbos": "import dbos",
 }
 
 # Arguments of the `atomic` command; the bound is an interpreter that does nothing.

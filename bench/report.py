@@ -14,7 +14,18 @@ from plan import ENGINES, ROWS, Row
 from results import Results
 from screens import Screens
 
-HEADINGS = ("what", "unit", "bound", "Atomic", "× bound", "Burr", "pydantic-graph", "LangGraph", "best peer ÷ Atomic")
+HEADINGS = (
+    "what",
+    "unit",
+    "bound",
+    "Atomic",
+    "× bound",
+    "Burr",
+    "pydantic-graph",
+    "LangGraph",
+    "DBOS",
+    "best peer ÷ Atomic",
+)
 
 OPENING = """\
 # Benchmarks

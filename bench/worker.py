@@ -21,6 +21,7 @@ MODULES = {
     "burr": ["peers.burr_engine"],
     "pydantic-graph": ["peers.pydantic_engine"],
     "langgraph": ["peers.langgraph_engine"],
+    "dbos": ["peers.dbos_engine"],
 }
 
 

@@ -5,6 +5,10 @@ better number counts. Durable steps use `SqliteSaver` with `synchronous=FULL` an
 is on the disk before the next one starts, as Atomic guarantees; once with the usual `operator.add` reducer and once
 with its `DeltaChannel` (beta), which stores only the additions. A resume is `invoke(None)` for one more step; opening
 the database and compiling the graph are left out.
+
+Functions are `@entrypoint` with `@task`, in memory without a saver, else as above. Their resume is `invoke(None)` until
+the function interrupts itself again. The cost of a task grows with the tasks before it, so functions have 1,000 steps
+here, where those of others have 10,000; that is in LangGraph's favour.
 """
 
 import asyncio
@@ -19,8 +23,9 @@ from bodies import CHAIN, COMPILE, DEPTH, DURABLE, LONG_CHAIN, LOOP, RECORD, STR
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.errors import GraphRecursionError
+from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import Send
+from langgraph.types import Send, interrupt
 from measure import Metrics, bytes_on_disk, cpu_us, cpu_us_async, once_us
 
 
@@ -214,6 +219,62 @@ def durable(folder: Path, _: dict[str, Any]) -> Metrics:
     return {name: {way: numbers[i] for way, numbers in measured.items()} for i, name in enumerate(names)}
 
 
+@task
+def count_task(n: int) -> int:
+    return more(n)
+
+
+@task
+def grow_task(n: int) -> str:
+    return RECORD
+
+
+def looped(steps: int) -> int:
+    n = 0
+    while n < steps:
+        n = count_task(n).result()
+    return n
+
+
+def grown(steps: int) -> int:
+    return len([grow_task(n).result() for n in range(steps)])
+
+
+def asking(steps: int) -> Any:
+    looped(steps)
+    return interrupt("Go on?")
+
+
+def resumed_function(path: Path) -> float:
+    """Return the CPU ms until a function of many steps interrupts itself again."""
+    config = {"configurable": {"thread_id": "1"}}
+    saver = saver_at(path)
+    with closing(saver.conn):
+        function = entrypoint(checkpointer=saver)(asking)
+        function.invoke(DURABLE, config, durability="sync")
+        return once_us(lambda: function.invoke(None, config, durability="sync"), units=1_000)
+
+
+def functions(folder: Path, _: dict[str, Any]) -> Metrics:
+    in_memory = entrypoint()(looped)
+    saver = saver_at(folder / "function.db")
+    with closing(saver.conn):
+        durable = entrypoint(checkpointer=saver)(grown)
+
+        def run(steps: int) -> None:
+            expect(durable.invoke(steps, {"configurable": {"thread_id": str(steps)}}, durability="sync"), steps)
+
+        run(DURABLE // 10)
+        step = once_us(lambda: run(DURABLE), units=DURABLE)
+    return {
+        "function_step": {
+            "@task, 1,000 steps": cpu_us(lambda: expect(in_memory.invoke(DURABLE), DURABLE), units=DURABLE)
+        },
+        "function_durable": {"@task": step},
+        "function_resume": {"@task, 1,000 steps": resumed_function(folder / "resume.db")},
+    }
+
+
 JOBS: dict[str, Callable[[Path, dict[str, Any]], Metrics]] = {
     "chain": lambda _, __: {"chain": chain(CHAIN), "long_chain": chain(LONG_CHAIN)},
     "loop": lambda _, __: {"loop": both_ways(lambda body: loop_graph(LOOP, body), LOOP)},
@@ -224,4 +285,5 @@ JOBS: dict[str, Callable[[Path, dict[str, Any]], Metrics]] = {
     },
     "nest": lambda _, __: {"nest": nest()},
     "durable": durable,
+    "function": functions,
 }

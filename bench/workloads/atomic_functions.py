@@ -6,12 +6,11 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from bodies import DURABLE, LOOP, RECORD, expect, more
+from bodies import DURABLE, LOOP, RECORD, RESUMED, expect, more
 from measure import Metrics, cpu_us_async
 
 from atomic.workflows import Flow, RunStatus, SqliteJournal, step, workflow
 
-RESUMED = 10_000
 RESUMES = 4
 
 
