@@ -36,6 +36,7 @@ class StepFunction(Generic[P, ResultT]):
         self.name = checked_name(name or getattr(function, "__name__", "step"))
         self._function = function
         self._type = FunctionType(function, self.name)
+        self._counts = self._type.counts
         self._retry = read_retry(self.name, retry)
         self._timeout = read_timeout(self.name, timeout)
         self._returns = returns
@@ -67,9 +68,10 @@ class StepFunction(Generic[P, ResultT]):
                     watch.step_ended(ctx, self._function)
 
         given: Sequence[Any] = args
-        if kwargs or len(args) not in self._type.counts:
+        if kwargs or len(args) not in self._counts:
             given = self._type.positional(args, kwargs)
-        return scope.run.calls.call(scope, f"{scope.prefix}{self.name}", given, work, self.options)
+        name = f"{scope.prefix}{self.name}" if scope.prefix else self.name
+        return scope.run.calls.call(scope, name, given, work, self._options or self.options)
 
     def __get__(self, instance: object, owner: object = None) -> NoReturn:
         raise AtomicError(f"{self.name}: a method cannot be a step; make it a function of the module")

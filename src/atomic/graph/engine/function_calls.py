@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from asyncio import current_task
 from collections.abc import Sequence
+from threading import get_ident
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -18,7 +20,6 @@ from atomic.base.errors import AtomicError
 from atomic.base.secret_mark import MARK
 from atomic.graph.engine.attempts import (
     as_node_error,
-    call_and_settle,
     next_delay,
     note_attempt,
     one_attempt,
@@ -42,7 +43,6 @@ from atomic.graph.engine.function_values import (
 )
 from atomic.graph.engine.history import RecordedAnswer
 from atomic.graph.engine.journal import step_id_of
-from atomic.graph.engine.run import encode_update
 
 if TYPE_CHECKING:
     from atomic.graph.engine.function_run import FunctionRun
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 _MARK = MARK.encode()
 _RUNNING = Phase.RUNNING  # a member of an Enum is slow to find in Python 3.11
+_COMPLETED = RunStatus.COMPLETED
 
 
 class Numbers:
@@ -89,7 +90,8 @@ class Numbers:
 
     def nth(self, name: str, key: int) -> int:
         """Return how many calls with that name and these arguments have begun, with this one."""
-        n = self._same_calls[name, key] = self._same_calls.get((name, key), 0) + 1
+        call = (name, key)
+        n = self._same_calls[call] = self._same_calls.get(call, 0) + 1
         return n
 
     @property
@@ -141,11 +143,11 @@ class Calls:
     ) -> Any:
         """Run a step of the function, or return its recorded result."""
         flow = self._flow
-        if asyncio.get_running_loop() is not flow.loop:
+        task: asyncio.Task[Any] | None = current_task(flow.loop)
+        if task is None or get_ident() != flow.thread:  # a system call less than to ask for the running loop
             raise self._misplaced(name)
         if flow.phase is not _RUNNING:
             await self._check_phase(name)
-        task = cast("asyncio.Task[Any]", asyncio.current_task(flow.loop))
         packed = pack_arguments(policy.owner, arguments)
         n = self._numbers.next(name)
         self.begun += 1
@@ -155,11 +157,13 @@ class Calls:
         try:
             if self._run.writer is None:
                 return await self._begin(Call(flow, scope, name, 0, 1, arguments, work, policy, task), n)
-            packed, arguments = self._as_recorded(packed, arguments)
-            key = hash_of(packed)
+            redacted = flow.redacted(packed)
+            if redacted != packed:  # what is shown of them is cut, and the rest of a secret could not be recognized
+                arguments = msgspec.msgpack.decode(redacted)
+            key = hash_of(redacted)
             nth = self._numbers.nth(name, key)
             had_begun = self.was_killed
-            replay = flow.unfinished_replay()
+            replay = flow.replay and flow.unfinished_replay()
             if replay is not None:
                 recorded = replay.take_next(name, key, nth) or await replay.meet(name, key, nth, arguments)
                 if recorded is not None:
@@ -214,15 +218,6 @@ class Calls:
             f"{name} was called in another event loop than that of the workflow {workflow}; call it in the workflow"
         )
 
-    def _as_recorded(self, packed: bytes, arguments: Sequence[Any]) -> tuple[bytes, Sequence[Any]]:
-        """Return arguments without the secrets that a journal removes.
-
-        What is shown of them is cut, and the rest of a secret could not be recognized.
-        """
-        redact = self._flow.redacted
-        redacted = packed if redact is None else redact(packed)
-        return redacted, arguments if redacted == packed else msgspec.msgpack.decode(redacted)
-
     def _replayed(self, scope: FunctionScope, recorded: Recorded, policy: StepPolicy) -> Any:
         """Return a recorded result, or raise a recorded failure."""
         body = recorded.body
@@ -254,7 +249,14 @@ class Calls:
         ctx = call.ctx = StepContext(call, call, n, attempts + 1)
         is_watched = run.writer is not None or run.listening
         if is_watched:
-            await self._announce(call)
+            if run.writer is not None:
+                call.step_id = step_id_of(run.execution_id, call.id, n)
+                run.unannounced[call.step_id] = (call, self.begun)
+                if attempts:
+                    await run.announce(call.step_id, ctx.attempt)
+            run.report_started(ctx)
+            call.began = time.time()
+            call.start = perf_counter()
         policy = call.policy
         variable = CURRENT.set(ctx)
         self.running += 1
@@ -263,16 +265,18 @@ class Calls:
             if pause is not None:
                 raise pause
             if policy.retry is None and policy.timeout is None:
-                value = await call_and_settle(call.work, ctx)
+                value = await call.work(ctx)
+                if ctx.held is not None:
+                    await ctx.settle()
             else:
                 value = await self._attempts(call)
             if type(value) is StateUpdate:
                 call.update = value.update
                 value = None
             elif policy.result.is_exact(value):
-                call.packed = msgspec.msgpack.encode(value)
+                call.output = value
             else:
-                value, call.packed = policy.result.convert(value)
+                value, call.output = policy.result.convert(value)
         except BaseException as error:
             CURRENT.reset(variable)
             self.running -= 1
@@ -285,8 +289,7 @@ class Calls:
         ctx.over = True
         run.steps += 1
         if is_watched:
-            update = {"outputs": {call.output: msgspec.Raw(call.packed)}} if call.update is None else call.update
-            await self._flow.records.deliver(call, RunStatus.COMPLETED, encode_update(update))
+            await self._flow.records.deliver(call, _COMPLETED)
         else:
             call.apply()
             self._turn += 1
@@ -294,18 +297,6 @@ class Calls:
                 self._turn = 0
                 await asyncio.sleep(0)
         return value
-
-    async def _announce(self, call: Call) -> None:
-        """Tell hosts that a step begins, and the journal if it is not the first attempt."""
-        run = self._run
-        ctx = call.ctx
-        if run.writer is not None:
-            run.unannounced[ctx.step_id] = (call, self.begun)
-            if ctx.attempt > 1:
-                await run.announce(ctx.step_id, ctx.attempt)
-        run.report_started(ctx)
-        call.began = time.time()
-        call.start = perf_counter()
 
     async def _end_step(self, ctx: StepContext) -> None:
         """Stop what a step has left running."""
@@ -363,7 +354,7 @@ class Calls:
         again = raised_arguments(failure, call.policy.namespace)
         raised = failure if again is not None else as_step_error(ctx.node_id, failure)
         is_consequence = call.was_cancelled
-        await self._flow.records.deliver(call, RunStatus.FAILED, NOTHING, error=failed, raised=again)
+        await self._flow.records.deliver(call, RunStatus.FAILED, error=failed, raised=again)
         self._flow.failures.note(
             ctx.node_id, f"{ctx.node_id}#{ctx.n}", self.begun, raised, is_consequence=is_consequence
         )
@@ -373,7 +364,7 @@ class Calls:
         """Record that the function itself cancelled a step."""
         if not self._flow.is_ending:
             self._run.close_questions(call.ctx.step_id)
-            await self._flow.records.deliver(call, RunStatus.CANCELLED, NOTHING)
+            await self._flow.records.deliver(call, RunStatus.CANCELLED)
             self._flow.failures.note_bad(f"{call.id}#{call.ctx.n}", self.begun)
 
     async def _hold(self, call: Call, pauses: Sequence[Suspend]) -> NoReturn:

@@ -12,6 +12,7 @@ import msgspec
 
 from atomic.graph.engine.control import RunStatus
 from atomic.graph.engine.errors import JournalError, NodeError, RunOwnedError
+from atomic.graph.engine.function_ends import Phase
 from atomic.graph.engine.function_history import Recorded
 from atomic.graph.engine.function_step import Call
 from atomic.graph.engine.function_turns import Turn
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from atomic.graph.engine.function_run import FunctionRun
 
 NOTHING = encode_update(None)
+# Members of an Enum are slow to find in Python 3.11.
+_COMPLETED = RunStatus.COMPLETED
+_RUNNING = Phase.RUNNING
+_STEP = RowKind.STEP
 TURN = 127  # other tasks get a turn after this many steps
 
 
@@ -70,7 +75,6 @@ class Records:
         self,
         call: Call,
         status: RunStatus,
-        update: msgspec.Raw,
         *,
         error: NodeError | None = None,
         raised: list[Any] | None = None,
@@ -78,14 +82,21 @@ class Records:
         """Record how a step has ended. Return when the function may know it."""
         flow = self._flow
         run = self._run
-        if flow.is_closed:  # the run did not wait for this step any longer, and has given up its journal
+        if flow.phase is not _RUNNING and flow.is_closed:
+            # The run did not wait for this step any longer, and has given up its journal.
             raise asyncio.CancelledError
         if run.writer is not None:
             flow.calls.was_killed = False
-            run.unannounced.pop(call.ctx.step_id, None)
-            row = self._row_of(call, status, update, error, raised)
+            run.unannounced.pop(call.step_id, None)
+            row = self._row_of(call, status, error, raised)
             try:
-                await self._write(run.writer, row, status)
+                is_alone = flow.calls.open == 1
+                if is_alone or status is RunStatus.CANCELLED:
+                    self._turn += 1
+                if is_alone and status is _COMPLETED and self._turn < TURN and flow.turns.is_quiet(1):
+                    run.writer.now(row)
+                else:
+                    await self._write(run.writer, row, status)
             except (JournalError, RunOwnedError) as failure:
                 flow.break_off(failure)
                 raise
@@ -93,17 +104,16 @@ class Records:
                 if not flow.is_ending and status is not RunStatus.CANCELLED:
                     self._note_dropped(call.id, call.ctx.n, call.body(flow.calls.begun, was_cancelled=True))
                 raise
-        if status is RunStatus.COMPLETED:
+        if status is _COMPLETED:
             call.apply()
         if run.listening:
-            self.report(call, status, update if status is RunStatus.COMPLETED else None, error)
+            self.report(call, status, encode_update(call.changes()) if status is _COMPLETED else None, error)
 
     async def _write(self, writer: JournalWriter, row: Row, status: RunStatus) -> None:
         """Write the row of a step. Return when it is on disk and it is its turn."""
         turns = self._flow.turns
         calls = self._flow.calls.open
         if calls == 1 or status is RunStatus.CANCELLED:
-            self._turn += 1
             is_next = self._turn < TURN and turns.is_quiet(calls)
             writer.now(row)
             if is_next:
@@ -139,19 +149,22 @@ class Records:
                 if self._flow.is_ending:
                     raise
 
-    def _row_of(
-        self, call: Call, status: RunStatus, update: msgspec.Raw, error: NodeError | None, raised: list[Any] | None
-    ) -> Row:
+    def _row_of(self, call: Call, status: RunStatus, error: NodeError | None, raised: list[Any] | None) -> Row:
         ctx = call.ctx
         flow = self._flow
-        cancellations = 0 if flow.is_ending else call.cancellations
+        cancellations = call.cancellations
+        if cancellations and flow.is_ending:
+            cancellations = 0
+        update: Any = NOTHING
+        if status is _COMPLETED:  # encoded once, with the rest of the row
+            update = call.changes() if call.update is None else encode_update(call.update)
         is_late = cancellations > 0 and status is not RunStatus.CANCELLED
         body = StepBody(
-            "", ctx.node_id, ctx.n, status, update, ctx.attempt, call.began, perf_counter() - call.start,
-            model=ctx.model, error=error_body(error), usage=ctx.usage,
+            "", call.id, ctx.n, status, update, ctx.attempt, call.began, perf_counter() - call.start,
+            model=ctx.model, error=None if error is None else error_body(error), usage=ctx.usage,
             call=call.body(flow.calls.begun, raised, was_cancelled=is_late, cancellations=cancellations),
         )  # fmt: skip
-        return encode_row(RowKind.STEP, body, step=self._run.steps if status is RunStatus.COMPLETED else None)
+        return encode_row(_STEP, body, step=self._run.steps if status is _COMPLETED else None)
 
     def note_begun(self, name: str, n: int, key: int, nth: int, given: Sequence[Any]) -> None:
         """Record that a step had begun when the process died, because the function has

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack, aclosing
+from threading import get_ident
 from typing import Any, cast
 
 import msgspec
@@ -64,7 +65,8 @@ class FunctionRun:
         self.turns: Turns
         self.loop: asyncio.AbstractEventLoop | None = None
         self.compensations: list[Callable[[], Awaitable[Any]]] = []
-        self.redacted: Callable[[bytes], bytes] | None = None
+        self.redacted: Callable[[bytes], bytes] = bytes  # what is recorded of data; set with the journal
+        self.thread = 0  # that runs the loop
         self.phase = Phase.RUNNING
         self.stop: Stop | None = None
         self.failure: Exception | None = None  # what the function has raised
@@ -254,6 +256,7 @@ class FunctionRun:
             return
         self._host = asyncio.current_task()
         self.loop = asyncio.get_running_loop()
+        self.thread = get_ident()
         self.turns = Turns(self.loop, self._at_rest, self.run.writer)
         task = self._task = self.loop.create_task(self._body(), name=f"workflow-{self.name}")
         task.add_done_callback(self._has_ended)

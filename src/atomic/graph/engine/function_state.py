@@ -12,6 +12,8 @@ from atomic.graph.engine.state import State, StateSpec, Values
 if TYPE_CHECKING:
     from atomic.graph.engine.function_run import FunctionRun
 
+_ENCODED = (bytes, msgspec.Raw)
+
 
 class FlowState(State):
     """The state of a workflow function that declares none: its arguments, and the last
@@ -27,14 +29,18 @@ class FunctionState:
     def __init__(self, spec: StateSpec[Any], values: Values) -> None:
         self.spec = spec
         self._values = values
-        self._outputs: dict[str, bytes | msgspec.Raw] = {}  # results that are not in the values yet
+        # Results that are not in the values yet: encoded, or as they are if they cannot change.
+        self._outputs: dict[str, Any] = {}
         self._updated = 0.0
         self._state: Any = None
 
     @property
     def values(self) -> Values:
         if self._outputs:
-            outputs = {name: msgspec.msgpack.decode(packed) for name, packed in self._outputs.items()}
+            outputs = {
+                name: msgspec.msgpack.decode(output) if isinstance(output, _ENCODED) else output
+                for name, output in self._outputs.items()
+            }
             self._outputs = {}
             self._values["outputs"] = {**self._values["outputs"], **outputs}
         return self._values
@@ -46,8 +52,9 @@ class FunctionState:
             self._state = self.spec.build(self.values, self._updated)
         return self._state
 
-    def add_output(self, name: str, packed: bytes | msgspec.Raw, updated: float) -> None:
-        self._outputs[name] = packed
+    def add_output(self, name: str, output: Any, updated: float) -> None:
+        """Keep the result of a step: encoded, or a plain value that cannot change."""
+        self._outputs[name] = output
         self._updated = updated
         self._state = None
 

@@ -47,8 +47,8 @@ class Call:
     """One call of a step that runs now. It is the owner and the kind of its `StepContext`."""
 
     __slots__ = (
-        "arguments", "began", "cancelled_before", "ctx", "errors", "flow_scope", "id", "key", "nth", "packed",
-        "policy", "run", "scope", "start", "task", "update", "work",
+        "arguments", "began", "cancelled_before", "ctx", "errors", "flow_scope", "id", "key", "nth", "output",
+        "policy", "run", "scope", "start", "step_id", "task", "update", "work",
     )  # fmt: skip
     model: str | None = None  # a step has none of its own
     numbers_questions = True  # several calls of a step may ask at the same time
@@ -71,7 +71,8 @@ class Call:
         self.cancelled_before = task.cancelling()
         self.ctx: StepContext
         self.began = self.start = 0.0
-        self.packed: bytes = b""  # the result, or:
+        self.step_id = ""  # set if the step is recorded
+        self.output: Any = None  # the result, as `FunctionState` keeps it, or:
         self.update: Values | None = None  # changed fields of the state
 
     @property
@@ -83,7 +84,7 @@ class Call:
         return self.flow_scope.state.values
 
     @property
-    def output(self) -> str:
+    def output_name(self) -> str:
         """Return the name of the result among the outputs of the state."""
         prefix = self.flow_scope.prefix
         return self.id[len(prefix) :] if prefix else self.id
@@ -102,11 +103,18 @@ class Call:
     ) -> CallBody:
         return CallBody(self.key, shown(self.arguments), begun, raised, self.nth, was_cancelled, cancellations)
 
+    def changes(self) -> Values:
+        """Return what the result changes in the state, in the form of a record."""
+        if self.update is not None:
+            return self.update
+        output = self.output
+        return {"outputs": {self.output_name: msgspec.Raw(output) if type(output) is bytes else output}}
+
     def apply(self) -> None:
         """Put the result into the state: the function knows it now."""
         state = self.flow_scope.state
         if self.update is None:
-            state.add_output(self.output, self.packed, time.time())
+            state.add_output(self.output_name, self.output, time.time())
         else:
             state.apply(self.update, time.time())
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from inspect import Parameter, Signature, signature
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -257,10 +258,15 @@ def pack_arguments(owner: str, arguments: Sequence[Any]) -> bytes:
         raise AtomicError(f"{owner}: {where}: {error.reason}") from error
 
 
-def hash_of(packed: bytes) -> int:
+@cache
+def _hasher() -> Callable[..., Any]:
     from hashlib import blake2b  # only a run with a journal needs it
 
-    return int.from_bytes(blake2b(packed, digest_size=8).digest())
+    return blake2b
+
+
+def hash_of(packed: bytes) -> int:
+    return int.from_bytes(_hasher()(packed, digest_size=8).digest())
 
 
 def shown(arguments: Sequence[Any]) -> str:

@@ -38,8 +38,12 @@ class JournalWriter:
 
     def now(self, row: Row) -> None:
         """Write and sync a row before returning."""
-        self._queue.append(row)
-        self._flush(sync=True)
+        if self._queue:
+            self._queue.append(row)
+            self._flush(sync=True)
+            return
+        self._log.append((row,))
+        self._unfolded += len(row.body) + _ROW_COST
 
     def discard(self) -> None:
         """Forget the rows that are not written yet."""
