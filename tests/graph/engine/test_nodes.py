@@ -83,6 +83,17 @@ async def test_the_context_knows_its_step() -> None:
     assert seen == [("n", 1, "the runtime", None, None, None, [])]
 
 
+async def test_the_text_of_a_context_does_not_show_the_whole_run() -> None:
+    seen: list[str] = []
+
+    async def run(ctx: NodeContext[S]) -> None:
+        seen.append(repr(ctx))
+
+    await ended(graph(S).node("a", run).compile())
+    assert seen[0].endswith(">")
+    assert len(seen[0]) < 100
+
+
 async def test_every_step_shares_a_unique_id_with_its_record_and_its_events() -> None:
     ids: list[str] = []
 

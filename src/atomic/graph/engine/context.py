@@ -29,18 +29,23 @@ Answer = str | list[str]
 DataT = TypeVar("DataT")
 
 
-class StepContext:
-    """The engine's `NodeContext`. It computes values only when they are requested."""
+class StepContext(msgspec.Struct, eq=False):
+    """The engine's `NodeContext`. It computes values only when they are requested.
 
-    # Defaults live in the class: every step makes a context, and unset fields cost
-    # nothing.
+    A Struct, because every step makes one.
+    """
+
+    _owner: StepOwner
+    _kind: StepKind
+    n: int
+    attempt: int
     _state: Any = None
-    _asked = 0
-    _calls_of_graphs = 0
+    _asked: int = 0
+    _calls_of_graphs: int = 0
     _taken: frozenset[int] = frozenset()  # indexes of recorded answers that the node has received again
     held: tuple[Suspend, ...] | None = None  # the pauses of this attempt; None: no question and no pause yet
     _calls: tuple[Coroutine[Any, Any, Answer], ...] = ()  # calls of `ask`, awaited or not
-    _unanswered = 0  # questions that a live host is answering now
+    _unanswered: int = 0  # questions that a live host is answering now
     _settled: asyncio.Future[None] | None = None  # set while the step waits for them
     refusal: DuplicateQuestionError | None = None
     events: list[Event] | None = None
@@ -48,17 +53,14 @@ class StepContext:
     programs: set[asyncio.Task[Any]] | None = None  # tasks that wait for a program now
     limit: asyncio.Timeout | None = None  # of the current attempt
     _deps: Any = None
-    over = False  # the step is over: tasks that it left running may not ask or start anything
+    over: bool = False  # the step is over: tasks that it left running may not ask or start anything
     _parts: dict[str, bytes] | None = None
-    _waits: dict[str, int] | None = None  # how often this attempt has waited: by the name of a signal, "" for a time
-    _left = 0.0  # seconds of `timeout` that were left when the first of them began
-    _rests = 0  # how many of its waits are open, which `timeout` does not count
+    # How often this attempt has waited: by the name of a signal, "" for a time.
+    _waits: dict[str, int] | None = None
+    _left: float = 0.0  # seconds of `timeout` that were left when the first of them began
+    _rests: int = 0  # how many of its waits are open, which `timeout` does not count
 
-    def __init__(self, owner: StepOwner, kind: StepKind, n: int, attempt: int) -> None:
-        self._owner = owner
-        self._kind = kind
-        self.n = n
-        self.attempt = attempt
+    __repr__ = object.__repr__  # it would show the whole run
 
     @property
     def task(self) -> asyncio.Task[Any]:
@@ -77,9 +79,10 @@ class StepContext:
 
     @property
     def state(self) -> Any:
-        if self._state is None:
-            self._state = self._owner.state
-        return self._state
+        state = self._state
+        if state is None:
+            state = self._state = self._owner.state
+        return state
 
     @property
     def node_id(self) -> str:

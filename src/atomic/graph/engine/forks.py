@@ -232,6 +232,9 @@ class Fork(OpenBranches):
         self._inside = self.scope.inner("|")
         self._inside.model = op.model or self.scope.model
         self._inside.branches = self
+        if self.sign == "@":
+            self._inside.qualified = True
+            self._inside.counted = False
         self._recorded = self.run.writer is not None or self.run.history is not None
         self._open()
         self._timer: asyncio.TimerHandle | None = None
@@ -313,8 +316,6 @@ class Fork(OpenBranches):
             scope.item = item
             scope.index = index
             scope.suffix = suffix
-            scope.qualified = True
-            scope.counted = False
         token = self.children[name] = self.token_at(scope, program, values)
         if not token.updated:
             token.updated = self.token.updated
@@ -326,8 +327,7 @@ class Fork(OpenBranches):
             from atomic.graph.engine.restore import restore_token  # only a resumed run needs it
 
             return restore_token(history, self.run, scope, program, dict(values), trail=[], errors=self.token.errors)
-        token = Token(self.run, scope, program, values, pc=program.entry, trail=[])
-        token.borrowed = True
+        token = Token(self.run, scope, program, values, pc=program.entry, trail=[], borrowed=True)
         if self.token.errors:
             token.errors = self.token.errors
         if self._recorded:

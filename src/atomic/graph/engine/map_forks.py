@@ -22,6 +22,7 @@ class MapFork(Fork):
     """One branch for each item, all with the same program."""
 
     sign = "@"
+    decides_early = False
 
     def __init__(self, token: Token, op: ForkOp, body: MapBody) -> None:
         super().__init__(token, op, limit=op.limit)

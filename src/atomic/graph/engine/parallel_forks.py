@@ -75,9 +75,10 @@ class ParallelFork(Fork):
         if self._recorded or outer.errors:
             return self.child(name, program, outer.values)
         # Like `child`, but faster: a scope that all branches share, and nothing to restore.
-        token = self.children[name] = Token(self.run, self._inside, program, outer.values, pc=program.entry, trail=[])
-        token.borrowed = True
-        token.updated = outer.updated
+        token = self.children[name] = Token(
+            self.run, self._inside, program, outer.values, pc=program.entry, trail=[], borrowed=True,
+            updated=outer.updated,
+        )  # fmt: skip
         return token
 
     def ended(self, name: str) -> None:

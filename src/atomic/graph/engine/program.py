@@ -29,11 +29,11 @@ class Op(msgspec.Struct, eq=False):
     `next` is the operation after it, `loops` are the counters around it.
     """
 
-    kind = STEP
     id: str
     next: int
     loops: tuple[int, ...]
     pc: int = -2
+    kind: int = STEP
 
     def successors(self) -> Sequence[int]:
         return (self.next,)
@@ -52,7 +52,7 @@ class StepOp(Op, kw_only=True, eq=False):
 class ForkOp(Op, kw_only=True, eq=False):
     """Enters other scopes: branches, items, tasks or a subgraph."""
 
-    kind = FORK
+    kind: int = FORK
     node: Node[Any, Any]
     body: Body
     limit: int
@@ -68,7 +68,7 @@ class ForkOp(Op, kw_only=True, eq=False):
 class IfOp(Op, kw_only=True, eq=False):
     """Jumps to the first branch whose condition holds."""
 
-    kind = IF
+    kind: int = IF
     branches: list[tuple[Condition[Any] | None, int]]
 
     def successors(self) -> Sequence[int]:
@@ -78,14 +78,14 @@ class IfOp(Op, kw_only=True, eq=False):
 class LoopOp(Op, kw_only=True, eq=False):
     """Enters a loop and sets its counter to zero."""
 
-    kind = LOOP
+    kind: int = LOOP
     slot: int
 
 
 class UntilOp(Op, kw_only=True, eq=False):
     """Ends an iteration: leaves the loop or repeats it."""
 
-    kind = UNTIL
+    kind: int = UNTIL
     slot: int
     until: Condition[Any] | None
     max_iterations: int
@@ -98,7 +98,7 @@ class UntilOp(Op, kw_only=True, eq=False):
 class RouteOp(Op, kw_only=True, eq=False):
     """The edges of a node, in order."""
 
-    kind = ROUTE
+    kind: int = ROUTE
     conditions: list[tuple[Condition[Any], int]] = []
     always: list[int] = []
 

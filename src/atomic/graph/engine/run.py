@@ -6,8 +6,7 @@ import asyncio
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from copy import copy
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from atomic.graph.engine.waits import Waits
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True):
     """One update, as it is merged again where branches join."""
 
     node_id: str
@@ -154,7 +153,6 @@ class Run:
         self.steps = 0  # number of finished steps
         self.budget = max_steps or -1
         self.max_steps = max_steps
-        self.turns = 0
         self.counts: dict[str, int] = {}  # how often each node or fork has begun
         self.earlier: dict[str, int] = {}  # the same when the run last began again
         self.waiting: dict[str, OpenQuestion] = {}  # open questions, by id
@@ -373,7 +371,7 @@ class Scope(msgspec.Struct, kw_only=True, eq=False):
 
     def inner(self, path: str) -> Scope:
         """Return a scope inside this one, with the same values."""
-        scope = copy(self)
+        scope: Scope = cast("Any", self).__copy__()  # what `copy` calls, in a third of its time
         scope.path = path
         return scope
 

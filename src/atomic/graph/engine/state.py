@@ -241,7 +241,7 @@ def _find_culprit(value: Any, path: str, depth: int) -> tuple[str, Exception] | 
     return None
 
 
-_INT_LIMIT = 2**63
+_LEAST_INT, _MOST_INT = -(2**63), 2**63 - 1  # of what needs no conversion
 
 
 def _constrained(extras: tuple[Any, ...]) -> bool:
@@ -261,7 +261,7 @@ def _on_a_copy(reducer: ReducerFunction) -> ReducerFunction:
 class FieldSpec:
     """How one field checks and merges values."""
 
-    __slots__ = ("_decode", "_own", "extend", "extends", "name", "path", "reduce", "reducer", "scalar")
+    __slots__ = ("_decode", "_own", "extend", "extends", "name", "path", "plain", "reduce", "reducer", "scalar")
 
     def __init__(self, name: str, annotation: Any, prefix: str = "") -> None:
         extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
@@ -290,6 +290,7 @@ class FieldSpec:
         takes_none = named is not None and named.takes_none
         plain = get_args(annotation)[0] if extras else annotation
         self.scalar = plain if plain in (int, float, bool) and not _constrained(extras) else None
+        self.plain = self.scalar if self.reduce is None else None
         self._decode = msgspec.msgpack.Decoder(annotation | None if takes_none else annotation).decode
 
     def convert(self, value: Any) -> Any:
@@ -398,7 +399,7 @@ class StateSpec(Generic[StateT]):
             if field is None:
                 self._field(name)
                 raise StateError(name, "is set by the engine; a node cannot write it")
-            if type(value) is field.scalar and -_INT_LIMIT <= value < _INT_LIMIT:
+            if type(value) is field.scalar and _LEAST_INT <= value <= _MOST_INT:
                 result[name] = value  # numbers need no conversion; everything else goes through the codec
             elif type(value) is Overwrite:
                 result[name] = self._overwriting(field, field.convert(value.value))
@@ -421,6 +422,22 @@ class StateSpec(Generic[StateT]):
         return self.replaced.union(
             name for entry in entries for name, value in entry.update.items() if type(value) is Overwrite
         )
+
+    def fold(self, values: Values, update: Values) -> Values:
+        """Check an update and merge it into values. Return it as it was checked.
+
+        Raise StateError; then nothing is changed.
+        """
+        if len(update) == 1:  # a number that replaces another needs no conversion and no reducer
+            for name, value in update.items():
+                field = self.fields.get(name)
+                if field is not None and type(value) is field.plain and _LEAST_INT <= value <= _MOST_INT:
+                    values[name] = value
+                    return {name: value}
+        checked = self.convert(update)
+        if checked:
+            self.apply(values, checked)
+        return checked
 
     def apply(self, values: Values, update: Values) -> None:
         """Merge a checked update into values completely or not at all.

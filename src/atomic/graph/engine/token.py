@@ -66,11 +66,10 @@ class Resumed(Enum):
 class Token:
     """A position in a scope, with the values there."""
 
-    # Defaults live in the class: most tokens need few of these, and branches must be
-    # cheap.
+    # Defaults of what most tokens do not need live in the class, because branches must be
+    # cheap. What each step reads is set in `__init__`: an attribute of the instance is read
+    # several times faster than one of the class.
     pc: int
-    open_branches: OpenBranches | None = None  # branches that it has opened and not joined yet
-    group: Group | None = None  # the branches made by edges that it belongs to
     order: tuple[int, ...] = ()
     region = 0  # in a group: the operations that it may reach, as bits
     last = ""  # the key of the previous visit
@@ -79,20 +78,22 @@ class Token:
     errors: tuple[NodeError, ...] = ()  # failures so far
     caught = False  # the catch node has run
     tries = 0  # retries of the composite at this position
-    failure: NodeError | None = None  # the failure for the catch node
     kept = False  # the updates of open branches were merged for the catch node, which is next
-    suspended: Sequence[Suspend] = ()
-    pending: tuple[Question, str] | None = None  # a question of the last step that is not asked yet
     came_back = -1  # the counter of the cycle that the last edge closed
     cleared = END_PC  # the operation where it has joined the others and may continue
-    resumed: Resumed | None = None  # set while the next step may have begun before the resume
-    updated = 0.0
     numbers_questions = False  # a visit of a node asks what the visit before has asked
-    borrowed = False  # the values belong to the parent token; copied before the first change
-    _state: Any = None
 
     def __init__(
-        self, run: Run, scope: Scope, program: Program, values: Values, *, pc: int, trail: list[Entry] | None = None
+        self,
+        run: Run,
+        scope: Scope,
+        program: Program,
+        values: Values,
+        *,
+        pc: int,
+        trail: list[Entry] | None = None,
+        borrowed: bool = False,
+        updated: float = 0.0,
     ) -> None:
         self.run = run
         self.scope = scope
@@ -100,14 +101,24 @@ class Token:
         self.values = values
         self.pc = pc
         self.trail = trail
+        self.borrowed = borrowed  # the values belong to the parent token; copied before the first change
+        self.updated = updated  # when its last step ended
         self.spec = program.spec
         self.counters = [0] * len(program.slots) if program.slots else _NO_COUNTERS
+        self.open_branches: OpenBranches | None = None  # branches that it has opened and not joined yet
+        self.group: Group | None = None  # the branches made by edges that it belongs to
+        self.suspended: Sequence[Suspend] = ()
+        self.pending: tuple[Question, str] | None = None  # a question of the last step that is not asked yet
+        self.failure: NodeError | None = None  # the failure for the catch node
+        self.resumed: Resumed | None = None  # set while the next step may have begun before the resume
+        self._state: Any = None
 
     @property
     def state(self) -> Any:
-        if self._state is None:
-            self._state = self.spec.build(self.values, self.updated)
-        return self._state
+        state = self._state
+        if state is None:
+            state = self._state = self.spec.build(self.values, self.updated)
+        return state
 
     @property
     def belongs_to(self) -> Members | None:
@@ -171,7 +182,7 @@ class Token:
                 run.budget -= 1
             n = counts[node_id] = counts.get(node_id, 0) + 1
             attempt = 1 if self.resumed is None else await self._begin(node_id, n)
-            ctx = StepContext(self, op, n, attempt)
+            ctx = StepContext(self, op, n, attempt, self._state)
             if watched:
                 run.report_started(ctx)
                 began = time.time()
@@ -186,22 +197,20 @@ class Token:
                     answer = await op.call(ctx)
                     if ctx.held is not None:
                         await ctx.settle()
-                    if type(answer) is dict:  # the usual answer, without another call
-                        outcome = (self.spec.convert(answer), None, (), None)  # pyright: ignore[reportUnknownArgumentType]
-                    else:
-                        outcome = accept(self, answer)
-                update = outcome[0]
+                    outcome = None if type(answer) is dict else accept(self, answer)
                 if watched:
                     usage = ctx.usage
                     events = ctx.events
                 ctx.over = True
                 if ctx.programs is not None:
                     await ctx.end_programs()
-                self._state = None
-                if update:
-                    ctx = None  # values that only ctx refers to are merged in place
-                    if self.borrowed:
-                        self.values, self.borrowed = self.values.copy(), False
+                self._state = ctx = None  # values that only these refer to are merged in place
+                if self.borrowed:
+                    self._own_values()
+                if outcome is None:  # the usual answer is checked and merged at once
+                    update = self.spec.fold(self.values, answer)  # pyright: ignore[reportPossiblyUnboundVariable, reportUnknownArgumentType]
+                    outcome = (update, None, (), None)
+                elif update := outcome[0]:
                     self.spec.apply(self.values, update)
             except BaseException as error:
                 pauses, failure = self.classify(error, ctx)
@@ -231,9 +240,7 @@ class Token:
                 self.pc = op.next
             else:
                 leave(self, op, outcome[1])
-            run.turns += 1
-            if run.turns >= _TURN:
-                run.turns = 0
+            if not run.steps % _TURN:
                 await asyncio.sleep(0)
             if run.listening or outcome[2] or outcome[3] is not None:
                 step = await self._report(op, node_id, n, attempt, outcome, seconds, events)
@@ -535,6 +542,10 @@ class Token:
             case _:
                 raise TypeError(f"{op.id} is not a fork")
 
+    def _own_values(self) -> None:
+        self.values = self.values.copy()
+        self.borrowed = False
+
     def take(self, entries: Sequence[Entry]) -> None:
         """Merge the entries of branches in this order.
 
@@ -542,7 +553,7 @@ class Token:
         """
         self._state = None
         if self.borrowed:
-            self.values, self.borrowed = self.values.copy(), False
+            self._own_values()
         for entry in entries:
             self.spec.apply(self.values, entry.update)
         if self.trail is not None:
