@@ -63,6 +63,7 @@ ROWS = (
     Row("durable", "bytes_2000", "on disk after 2,000 such steps, closed", "MB"),
     Row("durable", "resume_start", "resume after 1,000 such steps, until the next one starts", "ms"),
     Row("durable", "resume", "resume after 1,000 such steps, until the next one is recorded", "ms"),
+    Row("durable", "resume_fresh", "the same, the first time in a process", "ms"),
     Row("function", "function_step", "step of a workflow function, in memory", bound="loop"),
     Row("function", "function_durable", "of these: durable (SQLite FULL), each returns 1 KB", bound="durable"),
     Row("function", "function_resume", "of these: resume after 10,000 steps, until it asks its question again", "ms"),

@@ -3,6 +3,8 @@
 import asyncio
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import process_time
@@ -17,6 +19,8 @@ from atomic.workflows import CompiledGraph, Node, NodeContext, RunStatus, Sqlite
 LONG_RUN = 10 * DURABLE
 UNCHANGED_STEPS = 300
 RESUMES = 5
+BENCH = Path(__file__).resolve().parents[1]
+FRESH = "import sys; from workloads.atomic_journal import resume; print(resume(sys.argv[1], sys.argv[2])[1])"
 
 # In the order in which a new database must be given them.
 PRAGMAS = (
@@ -92,7 +96,7 @@ def cut(path: Path) -> str:
     return result.execution_id
 
 
-def resume(path: Path, execution_id: str) -> tuple[float, float]:
+def resume(path: Path | str, execution_id: str) -> tuple[float, float]:
     """Return the CPU ms from opening the journal until a step starts, and until it is recorded."""
     growing = Growing(DURABLE + 1)
 
@@ -107,26 +111,32 @@ def resume(path: Path, execution_id: str) -> tuple[float, float]:
     return asyncio.run(run())
 
 
-def resumes(folder: Path) -> list[tuple[float, float]]:
-    """Resume copies of one run several times. The first one warms up."""
-    execution_id = cut(folder / "cut.db")
-    copies = [folder / f"copy-{i}.db" for i in range(RESUMES)]
-    for copy in copies:
-        shutil.copy(folder / "cut.db", copy)
-    return [resume(copy, execution_id) for copy in copies][1:]
+def copies(folder: Path, name: str) -> list[Path]:
+    """Return copies of the run that was cut."""
+    made = [folder / f"{name}-{i}.db" for i in range(RESUMES)]
+    return [Path(shutil.copy(folder / "cut.db", copy)) for copy in made]
+
+
+def resume_fresh(path: Path, execution_id: str) -> float:
+    """Resume in a new process, which loads on the way what a resume needs besides `atomic.workflows`."""
+    command = [sys.executable, "-c", FRESH, str(path), execution_id]
+    return float(subprocess.run(command, cwd=BENCH, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def durable(folder: Path, _: dict[str, Any]) -> Metrics:
     run_growing(folder / "warm-up.db", DURABLE // 10)
     step = run_growing(folder / "run.db", DURABLE)
     run_growing(folder / "double.db", 2 * DURABLE)
-    resumed = resumes(folder)
+    execution_id = cut(folder / "cut.db")
+    resumed = [resume(copy, execution_id) for copy in copies(folder, "warm")][1:]  # the first one warms up
+    fresh = [resume_fresh(copy, execution_id) for copy in copies(folder, "fresh")]
     return {
         "durable": {"SqliteJournal": step},
         "bytes": {"SqliteJournal": bytes_on_disk(folder / "run.db")},
         "bytes_2000": {"SqliteJournal": bytes_on_disk(folder / "double.db")},
         "resume_start": {"SqliteJournal": min(start for start, _ in resumed)},
         "resume": {"SqliteJournal": min(end for _, end in resumed)},
+        "resume_fresh": {"SqliteJournal": min(fresh)},
     }
 
 
