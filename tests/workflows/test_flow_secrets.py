@@ -1,4 +1,4 @@
-"""A journal keeps no secrets, so a resumed function gets a mark instead, and the user is told."""
+"""A journal that records no secrets: a resumed function gets a mark instead, and the user is told."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class FunctionRun:
         self._insisting: asyncio.TimerHandle | None = None
         self._is_cancellation_recorded = False
         self._steps: asyncio.Queue[Step[Any] | None] = asyncio.Queue()
-        self._warned: set[str] = set()  # of a secret that the journal does not keep
+        self._warned: set[str] = set()  # steps whose secret is not recorded
 
     def write_to(self, log: RunLog) -> JournalWriter:
         """Record the run in this log."""
@@ -141,7 +141,7 @@ class FunctionRun:
             self._warned.add(step)
             self.run.warn(
                 step,
-                f'{what} has "{MARK}" in place of a secret, which no journal keeps; the resumed function gets that '
+                f'{what} has "{MARK}" in place of a secret, which is not recorded; the resumed function gets that '
                 "text. Read secrets from the environment, in the step that uses them",
             )
 
