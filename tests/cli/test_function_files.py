@@ -284,8 +284,8 @@ async def test_a_run_whose_parameter_is_gone_is_refused_and_stays_as_it_was(user
     done = await user.atomic("resume", id_of(user), "--json")
     last = objects(done)[-1]
     assert (done.exit_code, last["resume"]) == (1, "")
-    assert 'the argument "dry", which ship no longer takes' in last["message"]
-    assert "Then: atomic workflows check --runs" in last["message"]
+    assert 'the argument "dry", which ship no longer takes' in str(last["message"])
+    assert "Then: atomic workflows check --runs" in str(last["message"])
     assert session(user)["status"] == "paused"
     workflow(user, "ship", SHIP)
     assert (await user.atomic("answer", id_of(user), "yes", "-q")).exit_code == 0
