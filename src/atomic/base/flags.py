@@ -208,7 +208,8 @@ def _made(key: str, kind: str, default: Any, description: str, choices: Sequence
     value, takes = _TAKES[kind]
     word, colon, rest = description.partition(": ")
     if colon and value and word.isupper() and word.isalpha():
-        value, description = word, rest
+        value = word
+        description = rest
     shown = (default or None) if description and kind != "flag" else default
     if kind == "flag":
         shown = None
