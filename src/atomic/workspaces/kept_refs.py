@@ -14,7 +14,7 @@ from pathlib import Path
 
 from atomic.git import GitError, Repository
 
-ATTEMPTS = 5
+ATTEMPTS = 25  # each may meet another collection
 _GC_SECONDS = 120.0
 _PAUSE = 0.05
 
