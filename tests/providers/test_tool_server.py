@@ -7,18 +7,19 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
 
 from atomic.base.http import MAX_HEAD
 from atomic.providers import CustomTool, tool, tool_server
 from atomic.providers.tool_server import MAX_BODY, ToolServer, serving_tools
 from tests.support.waits import HANG as LIMIT
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
 
 
 def add(a: int, b: int) -> int:
@@ -34,6 +35,9 @@ def fail(why: str) -> str:
 @asynccontextmanager
 async def connect(server: ToolServer) -> AsyncGenerator[Client]:
     """Connect a client of the official package."""
+    from mcp.client.client import Client  # two seconds, which the collection of all tests need not take
+    from mcp.client.streamable_http import streamable_http_client
+
     headers = {"authorization": f"Bearer {server.token}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=LIMIT) as http,

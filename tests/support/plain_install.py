@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
-
-import claude_agent_sdk
 
 from tests.support.waits import HANG
 
 ROOT = Path(__file__).parents[2]
-CLAUDE = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
+_SDK = find_spec("claude_agent_sdk")  # not imported: that takes two seconds
+assert _SDK is not None
+assert _SDK.origin is not None
+CLAUDE = Path(_SDK.origin).parent / "_bundled" / "claude"
 
 
 def build_wheel(folder: Path) -> Path:
