@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from atomic.git import GitError
 from atomic.workspaces import WorkspaceError
+from atomic.workspaces.kept_refs import drop_broken_refs
 from atomic.workspaces.lfs import keep_objects
 from tests.support.repositories import git, new_repository, write
 from tests.workspaces.kinds import KINDS
@@ -118,6 +120,37 @@ async def test_a_capture_is_not_stopped_by_a_broken_ref_of_its_run(place: Place)
     await workspace.capture(place.repository, REF, ADA, "Task 1")
     assert place.git("show", f"{REF}:x") == "x\n"
     assert not broken.exists()
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "fatal: unable to create thread: Resource temporarily unavailable",
+        "error: unable to open object pack directory: .git/objects/pack: Too many open files\nfatal: bad object 1",
+        "",
+    ],
+    ids=["thread", "files", "killed"],
+)
+async def test_parked_work_is_kept_if_git_could_not_read_it(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    base = place.git("rev-parse", "HEAD").strip()
+    commit = place.git("commit-tree", "-m", "work", "-p", base, "HEAD^{tree}").strip()
+    place.git("update-ref", REF, commit)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    script = f"""#!/bin/sh
+case "$*" in *rev-list*) input=$(cat); case "$input" in
+{commit}*) test -z "{problem}" && kill -9 $$; echo "{problem}" >&2; exit 128;;
+esac; echo "$input" | exec {shutil.which("git")} "$@"; exit;; esac
+exec {shutil.which("git")} "$@"
+"""
+    write(programs, {"git": script})
+    (programs / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    with pytest.raises(GitError):
+        await drop_broken_refs(place.repository, "refs/atomic/", base)
+    assert place.git("rev-parse", REF).strip() == commit
 
 
 async def test_a_resume_parks_again_what_the_users_repository_has_lost(runs: Runs) -> None:

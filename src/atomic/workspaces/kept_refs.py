@@ -7,7 +7,9 @@ first and the ref last, so a collection that runs at that time may take them awa
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +19,15 @@ from atomic.git import GitError, Repository
 ATTEMPTS = 25  # each may meet another collection
 _GC_SECONDS = 120.0
 _PAUSE = 0.05
+
+# What git prints if an object is missing or damaged. It also prints it if it could not
+# open a file for the reasons below, which say nothing about the object.
+_GONE = re.compile(
+    r"^(fatal|error): (missing \w+ object|bad (\w+ )?object|unable to read|Could not read|"
+    r"Failed to traverse parents|loose object .+ is corrupt)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_FAULTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO, errno.EACCES, errno.EPERM)
 
 
 async def fetch_commit(repository: Repository, bundle: Path, source: str, ref: str, base: str) -> None:
@@ -47,11 +58,16 @@ async def fetch_commit(repository: Repository, bundle: Path, source: str, ref: s
 
 
 async def is_complete(repository: Repository, commits: Sequence[str], base: str) -> bool:
-    """Return whether all objects of commits after `base` are there."""
+    """Return whether all objects of commits after `base` are there.
+
+    Raises GitError if git could not tell, as after a timeout.
+    """
     words = ("rev-list", "--objects", "--quiet", "--stdin")
     try:
         await repository.git(*words, input="".join(f"{commit}\n" for commit in (*commits, f"^{base}")))
-    except GitError:
+    except GitError as error:
+        if not _GONE.search(error.reason) or any(os.strerror(fault) in error.reason for fault in _FAULTS):
+            raise
         return False
     return True
 
@@ -59,7 +75,8 @@ async def is_complete(repository: Repository, commits: Sequence[str], base: str)
 async def drop_broken_refs(repository: Repository, prefix: str, base: str) -> list[str]:
     """Delete the refs below a prefix whose commits are not complete, and return them.
 
-    Nothing is deleted if `base` is not there either. Raises GitError.
+    Nothing is deleted if `base` is not there either, or if git could not tell. Raises
+    GitError.
     """
     listed = await repository.git("for-each-ref", "--format=%(refname) %(objectname)", prefix)
     refs = dict(line.split(" ") for line in listed.splitlines())
