@@ -175,6 +175,8 @@ async def test_a_run_that_failed_or_is_blocked_for_good_is_over(user: User) -> N
     again = await user.atomic("resume", id_of(user))
     assert again.exit_code == 1
     assert "not wanted (this end is final: nothing is left to resume)" in again.stderr
+    shown = (await user.atomic("sessions", "show", id_of(user))).stdout
+    assert ("not wanted" in shown, "atomic resume" in shown) == (True, False)
     assert ledger(user) == ["charge 0", "refund 1"]
 
 

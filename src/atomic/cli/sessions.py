@@ -6,7 +6,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,13 +15,15 @@ from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
 from atomic.base.terminal import harmless, one_line
 from atomic.base.text import cut, duration, pad, table, width
-from atomic.base.untrusted_files import open_regular, read_bounded_text
+from atomic.base.untrusted_files import read_bounded_text
 from atomic.base.usage import dollars
 from atomic.cli.errors import CliError
+from atomic.cli.last_end import find_last_end
 from atomic.cli.progress import printed
 from atomic.cli.streams import STDOUT, json_line, put, put_table, screen_width, tell
 from atomic.config import atomic_home, find_project
 from atomic.graph import JournalError
+from atomic.runs.ended_run import is_over
 from atomic.runs.results import read_result
 from atomic.runs.spending import Amount, read_killed, read_past
 from atomic.sessions.facts import read_facts
@@ -49,6 +50,7 @@ CANCELLED = "This run was cancelled for good (atomic stop --cancel): it cannot b
 NO_RUNS_HERE = 'No runs of this folder yet: atomic ralph "GOAL" starts one, atomic ps shows those of all folders\n'
 NO_RUNS = 'No runs yet. Start one with atomic ralph "GOAL", or watch one without an agent: atomic demo\n'
 MAX_REPORT_BYTES = 64 * 1024 * 1024
+_FINAL = (SessionStatus.FAILED, SessionStatus.BLOCKED)  # unless a resume continues it
 _NAME_COLUMNS = 28
 _BAR_COLUMNS = 40
 _DEFAULT_COLUMNS = 100
@@ -236,34 +238,18 @@ def cancelled_report(report: str) -> str:
 
 def _facts(session: Session, history: History, columns: int) -> str:
     command = next_command(history.record)
-    ended = _last_end(session)
+    ended = find_last_end(session)
     why = str(ended.get("plain") or ended.get("message") or "")
     rows: list[tuple[str, str]] = []
     for name, text in facts_of(history):
+        if name == "next" and history.record.status in _FINAL and is_over(session):
+            continue
         if text == command and str(ended.get("resume")).startswith(f"{command} "):
             text = ended["resume"]  # with the flag that lifts the limit at which the run stopped
         rows.append((name, one_line(text)))
         if name == "status" and why and history.record.status in RESUMABLE and not history.record.questions:
             rows.append(("reason", one_line(why)))
     return "\n".join(table(rows, columns))
-
-
-def _last_end(session: Session) -> dict[str, Any]:
-    """Return the fields of the last `run_ended` in the log; empty if the run continued
-    after it.
-    """
-    found: dict[str, Any] = {}
-    try:
-        with open_regular(session.logs.events) as log:
-            for line in log:
-                if b'"run_started"' in line:
-                    found = {}
-                elif b'"run_ended"' in line:
-                    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # cut off by a kill
-                        found = msgspec.json.decode(line, type=dict[str, Any])
-    except OSError:
-        return {}
-    return found
 
 
 def _drawing(history: History, columns: int) -> str:
