@@ -306,6 +306,18 @@ async def test_accept_fast_forwards_and_leaves_other_files(run: BranchRun) -> No
     assert await run.refuses("accept", SHORT) == f"There is nothing to merge: main has all changes of {BRANCH}"
 
 
+async def test_accept_of_a_blocked_run_says_that_it_is_blocked_and_why(run: BranchRun) -> None:
+    run.save(status="blocked", reason="not_approved")
+    why = "the review has not approved the work"
+    line = msgspec.json.encode({"type": "run_ended", "status": "blocked", "message": why})
+    log = SessionStore(run.user.home / ".atomic").find(ID).logs.events
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_bytes(line + b"\n")
+    done = await run.atomic("accept", SHORT)
+    assert (done.exit_code, told(done)) == (0, f"run {SHORT} is blocked: {why}")
+    assert done.stdout.splitlines()[1:] == [f"run {SHORT} is blocked: {why}, and its work is merged as it is"]
+
+
 @pytest.mark.parametrize("how", [(), ("--squash",)])
 async def test_the_screen_does_not_offer_a_branch_that_was_accepted(run: BranchRun, how: tuple[str, ...]) -> None:
     run.save()

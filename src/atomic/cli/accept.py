@@ -12,6 +12,7 @@ from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
 from atomic.base.terminal import one_line
 from atomic.cli.errors import CliError
+from atomic.cli.last_end import find_reason
 from atomic.cli.run_branches import RunWork, find_undone_of, refuse_running, require_work
 from atomic.cli.streams import confirmed, has_terminal, put, tell
 from atomic.graph import JournalError, RunOwnedError
@@ -33,6 +34,9 @@ def accept_command(arguments: Arguments) -> int:
         if record.status in (SessionStatus.COMPLETED, SessionStatus.CANCELLED):
             raise CliError(f"Run {work.short} has done no task: there is nothing to merge")
         raise CliError(f"No task of run {work.short} is done yet: resume it with atomic resume {work.id}")
+    unfinished = _name_ending(work)
+    if unfinished:
+        tell(unfinished)
     undone = _name_tasks(asyncio.run(find_undone_of(work)))
     acceptance = Acceptance(work.repository, work.branch, work.id, prompt=work.session.record.prompt)
     outlook = asyncio.run(_look(work, acceptance))
@@ -69,6 +73,8 @@ def accept_command(arguments: Arguments) -> int:
     asyncio.run(remove_fixed_branches(work, accepted.commit))
     _keep_result(work, accepted)
     note = f"\n{undone} undone, so the merge does not have it" if undone else ""
+    if unfinished:
+        note += f"\n{unfinished}, and its work is merged as it is"
     if outlook.has_moved and not is_checked:
         note += f"\nNo check has run on the merge: {outlook.target} had commits that {work.name} did not have"
     elif undone and not is_checked:
@@ -90,6 +96,15 @@ def _keep_result(work: RunWork, accepted: Accepted) -> None:
                 facts.set(FACT, msgspec.structs.replace(branch, accept_result=result))
     except (JournalError, RunOwnedError, OSError) as error:
         tell(f"the merge is made, but run {work.short} cannot record it, and will offer it again: {error}")
+
+
+def _name_ending(work: RunWork) -> str:
+    """Return that a run has stopped before it was done, and why; empty if it was done."""
+    status = work.session.record.status
+    if status not in (SessionStatus.BLOCKED, SessionStatus.FAILED):
+        return ""
+    reason = one_line(find_reason(work.session)) or work.session.record.reason.replace("_", " ")
+    return f"run {work.short} is {status}: {reason}" if reason else f"run {work.short} is {status}"
 
 
 def _name_tasks(undone: Sequence[str]) -> str:
