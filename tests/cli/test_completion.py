@@ -14,7 +14,7 @@ from tests.support.entity_files import agent, skill, write
 from tests.support.session_folders import make_session
 from tests.support.terminal import in_terminal
 from tests.support.timing import judge
-from tests.support.user import ATOMIC, User, cpu_seconds
+from tests.support.user import ATOMIC, User, complaint, cpu_seconds
 
 CPU_LIMIT = 0.150  # seconds
 
@@ -178,6 +178,12 @@ async def test_a_real_bash_completes_at_tab(user: User) -> None:
 async def test_completion_prints_the_script(user: User, shell: str) -> None:
     done = await user.atomic("completion", shell)
     assert (done.exit_code, done.stdout, done.stderr) == (0, script_for(shell), "")
+
+
+async def test_nothing_is_installed_without_a_home_folder(user: User) -> None:
+    user.env["HOME"] = ""
+    done = await user.atomic("completion", "--install", "--dry-run", "zsh")
+    assert (done.exit_code, "HOME is not set" in complaint(done)) == (1, True)
 
 
 async def test_a_shell_that_is_not_known_is_named(user: User) -> None:

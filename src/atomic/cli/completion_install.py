@@ -50,8 +50,10 @@ def guess_shell(environment: Mapping[str, str], shells: Sequence[str]) -> str:
 
 
 def place_of(shell: str, environment: Mapping[str, str], *, has_bash_completion: bool | None = None) -> Place:
-    """Return the files of a shell."""
-    home = Path(environment.get("HOME") or Path.home())
+    """Return the files of a shell. Raises CliError without a home folder."""
+    home = Path(environment.get("HOME", ""))
+    if not home.is_absolute():
+        raise CliError("HOME is not set to your home folder, where a shell looks for its completion: set it")
     data = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
     if shell == "fish":
         config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
