@@ -42,6 +42,15 @@ async def test_json_has_the_items_the_diff_and_the_hash(user: User) -> None:
     assert not (await shown(user))["trusted"]  # to look approves nothing
 
 
+async def test_the_hashes_of_the_list_are_in_one_column(user: User) -> None:
+    evil(user)
+    write(user.project / ".mcp.json", '{"mcpServers": {"x": {"command": "evil"}}}')
+    lines = (await user.atomic("trust", "--show")).stdout.splitlines()
+    items = [line for line in lines if line.startswith("  + ")]
+    assert len(items) == 2
+    assert len({line.index(line.split()[-2]) for line in items}) == 1
+
+
 async def test_exactly_the_hash_is_approved(user: User) -> None:
     evil(user)
     first = (await shown(user))["hash"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
-from atomic.base.text import local_time
+from atomic.base.text import local_time, pad, width
 from atomic.cli.errors import CliError
 from atomic.cli.streams import STDERR, confirmed, has_terminal, json_line, put, tell, write
 from atomic.loading import trust
@@ -19,6 +19,7 @@ from atomic.workflows.errors import TrustError, UntrustedError
 
 MAX_LINES = 400  # of one file in the question; `--show` has all of them, and a check is never cut
 MAX_COLUMNS = 1000  # of one line in the question
+NAME_COLUMNS = 72  # a longer name does not move the hashes of the others
 SHORT_CHECK = 200  # characters; a longer check is shown below the list
 _MARKS = {ChangeKind.ADDED: "+", ChangeKind.CHANGED: "~", ChangeKind.REMOVED: "-", ChangeKind.UNCHANGED: " "}
 
@@ -140,13 +141,10 @@ def _description(snapshot: Snapshot, *, max_lines: int | None = None) -> Iterato
     yield f"Hash:    {snapshot.hash}"
     yield ""
     yield "What it could run:" if changes else "There is nothing in it that could run."
-    for one in changes:
-        command = trust.command_of(one)
-        if command is None:
-            what = f"{one.kind:<14} {visible(one.path)}"
-        else:
-            what = f"{'check':<14} {_check_summary(command)}  (from {visible(one.path)})"
-        yield f"  {_MARKS[one.change]} {what}  {one.sha256[:12]}  {one.change}"
+    named = [(one, _name_item(one)) for one in changes]
+    columns = max((width(name) for _, name in named if width(name) <= NAME_COLUMNS), default=0)
+    for one, name in named:
+        yield f"  {_MARKS[one.change]} {pad(name, columns)}  {one.sha256[:12]}  {one.change}"
     for one in changes:
         command = trust.command_of(one)
         if command is None:
@@ -158,6 +156,13 @@ def _description(snapshot: Snapshot, *, max_lines: int | None = None) -> Iterato
             yield f"check {one.sha256[:12]} from {visible(one.path)}:"
             for line in command.strip("\n").split("\n"):
                 yield f"{_MARKS[one.change]}{visible(line)}"
+
+
+def _name_item(one: ItemChange) -> str:
+    command = trust.command_of(one)
+    if command is None:
+        return f"{one.kind:<14} {visible(one.path)}"
+    return f"{'check':<14} {_check_summary(command)}  (from {visible(one.path)})"
 
 
 def _is_short(command: str) -> bool:
