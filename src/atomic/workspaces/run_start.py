@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 from atomic.git import Repository, find_repository
@@ -40,7 +41,19 @@ async def _find_reason(repository: Repository | None, project: Path, folder: Pat
     commit, _ = await repository.head()
     if commit is None:
         return "the repository has no commit"
+    _require_writable(repository)
     return await find_obstacle(repository, commit, folder)
+
+
+def _require_writable(repository: Repository) -> None:
+    """Raise WorkspaceError if the user may not add a branch and commits."""
+    common = repository.common_dir
+    for folder in (common, common / "objects", common / "refs", common / "refs" / "heads"):
+        if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+            raise WorkspaceError(
+                f"You may not write to {folder}, where the run keeps its branch and its commits: change the owner or "
+                f"the permissions of {common}, or give --isolate none to work in the checkout itself"
+            )
 
 
 def _is_git_folder(folder: Path) -> bool:
