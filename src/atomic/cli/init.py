@@ -13,7 +13,7 @@ from atomic.base.terminal import one_line
 from atomic.cli.errors import CliError
 from atomic.cli.schema import schema_text
 from atomic.cli.streams import put
-from atomic.config import find_project
+from atomic.config import atomic_home, find_project
 from atomic.loading.trusted_files import has_users_folder, is_home
 
 EXAMPLE = "example"
@@ -35,6 +35,8 @@ def init_project(arguments: Arguments) -> int:
         # A link in an untrusted repository could lead out of the project.
         if wanted.is_symlink() or (os.path.lexists(wanted) and not wanted.is_dir()):
             raise CliError(f"{wanted} is not a folder of this project (remove it, then try again)")
+    if not os.path.lexists(folder / "workflows" / f"{EXAMPLE}.py"):
+        _require_writable_home()
     put(f"Project: {one_line(str(project))}\n")
     folder.mkdir(exist_ok=True)
     template = Path(__file__).with_name("project_config.toml").read_text(encoding="utf-8")
@@ -45,6 +47,17 @@ def init_project(arguments: Arguments) -> int:
     first = "" if may_run else "atomic trust, then "
     put(f'\nTry: {first}atomic run {EXAMPLE} "a limerick about version control"\n')
     return ExitCode.DONE
+
+
+def _require_writable_home() -> None:
+    """Raise CliError if the approval of the example could not be stored."""
+    home = atomic_home()
+    place = next((one for one in (home, *home.parents) if os.path.lexists(one)), home)
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise CliError(
+            f"you may not write to {place}, where your approvals are kept (make it a folder of yours, or set "
+            "ATOMIC_HOME to one)"
+        )
 
 
 def _print_file(name: str, *, is_new: bool) -> None:
