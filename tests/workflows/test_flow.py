@@ -307,6 +307,55 @@ async def test_compensations_run_in_reverse_order_when_the_run_fails() -> None:
     assert len(ran) == 5
 
 
+async def test_the_end_names_a_compensation_that_failed() -> None:
+    @step
+    async def refund(n: int) -> None:
+        raise ValueError(f"no account {n}")
+
+    @workflow
+    async def saga(flow: Flow) -> int:
+        flow.compensate(refund, 7)
+        return await refuse(3)
+
+    failed = await saga.run(journal=MemoryJournal())
+    assert str(failed.error).endswith("; the compensation 'refund' failed too: ValueError: no account 7")
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        ("ask(None)", "flow.ask takes a text or a Question, not None"),
+        ("ask(' ')", "flow.ask: the text of the question is empty"),
+        ("wait(None)", "flow.wait takes a text for the user, not None"),
+        ("run(None)", "flow.run takes a workflow function or the name of one, not None"),
+        ("map(double, 5)", "flow.map takes an async function and a list of items, not 5"),
+        ("emit(object())", "flow.emit takes the type of an event, a text, and its data, not <object"),
+    ],
+)
+async def test_a_wrong_argument_is_one_sentence_that_names_the_call(call: str, sentence: str) -> None:
+    @workflow
+    async def wrong(flow: Flow) -> Any:
+        result = eval(f"flow.{call}", {"flow": flow, "double": double})
+        return await result
+
+    failed = await wrong.run(journal=MemoryJournal())
+    assert sentence in str(failed.error)
+
+
+async def test_a_dict_with_keys_that_are_no_texts_is_refused_with_a_sentence() -> None:
+    @step
+    async def count(found: dict[int, int]) -> int:
+        return len(found)
+
+    @workflow
+    async def counts(flow: Flow) -> int:
+        return await count({1: 2})
+
+    failed = await counts.run(journal=MemoryJournal())
+    assert "`order`" not in str(failed.error)
+    assert "count: its arguments: the keys of a dict are texts here, and one is not" in str(failed.error)
+
+
 async def test_a_paused_run_can_be_cancelled_for_good() -> None:
     @step
     async def undo(what: str) -> None:

@@ -313,9 +313,13 @@ class Flow:
                 question, options=options, default=default, header=header, multi_select=multi_select, id=id,
                 returns=returns,
             )  # fmt: skip
+        elif not isinstance(cast("object", question), Question):
+            raise AtomicError(f'flow.ask takes a text or a Question, not {question!r:.60}: flow.ask("Deploy?")')
         elif options or default is not None or header or multi_select or id or returns is not None:
             raise AtomicError("flow.ask takes a Question, or a text with options: not both")
         asked = question
+        if not asked.text.strip():
+            raise AtomicError('flow.ask: the text of the question is empty; give one: flow.ask("Deploy?")')
 
         async def work(ctx: StepContext) -> Any:
             named = asked if asked.id else msgspec.structs.replace(asked, id=f"{ctx.node_id}-{ctx.n}")
@@ -326,6 +330,10 @@ class Flow:
 
     async def wait(self, prompt: str, *, id: str = "wait") -> str:
         """Pause until the user answers, and return the answer."""
+        if not isinstance(cast("object", prompt), str) or not prompt.strip():
+            raise AtomicError(
+                f'flow.wait takes a text for the user, not {prompt!r:.60}: flow.wait("Look at the draft")'
+            )
 
         async def work(ctx: StepContext) -> Any:
             return await ctx.ask(Question(prompt, id=ctx.node_id if ctx.n == 1 else f"{ctx.node_id}-{ctx.n}"))
@@ -389,9 +397,12 @@ class Flow:
         It is given itself, or by the name of its file. Its steps belong to the same run.
         Raises WorkflowEndedError if it ends with `Failed` or `Blocked`.
         """
+        if not isinstance(workflow, str | FunctionWorkflow):
+            raise AtomicError(f"flow.run takes a workflow function or the name of one, not {workflow!r:.60}")
+        workflow = cast("str | FunctionWorkflow[..., Any]", workflow)
         refuse_in_step(f"flow.run({workflow if isinstance(workflow, str) else workflow.name})")
         called = self._find_workflow(workflow) if isinstance(workflow, str) else workflow
-        return await self._run(cast("FunctionWorkflow[..., Any]", called), args, kwargs)
+        return await self._run(called, args, kwargs)
 
     async def _run(self, workflow: FunctionWorkflow[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         outer = self._scope
@@ -435,12 +446,16 @@ class Flow:
         """
         if max_concurrency < 0:
             raise AtomicError(f"flow.map: max_concurrency is {max_concurrency}; give 0 (no limit) or more")
-        waiting = list(items)
-        left = iter(enumerate(waiting))
+        try:
+            left = iter(items)
+        except TypeError as error:
+            raise AtomicError(f"flow.map takes an async function and a list of items, not {items!r:.60}") from error
+        waiting = list(left)
+        numbered = iter(enumerate(waiting))
         results: dict[int, ResultT] = {}
 
         async def work() -> None:
-            for index, item in left:
+            for index, item in numbered:
                 results[index] = await function(item)
 
         workers = [asyncio.create_task(work()) for _ in range(min(max_concurrency or len(waiting), len(waiting)))]
@@ -465,6 +480,8 @@ class Flow:
 
     def emit(self, type: str, data: Any = None) -> None:
         """Send an event to the host. A resume does not send it again."""
+        if not isinstance(cast("object", type), str):
+            raise AtomicError(f"flow.emit takes the type of an event, a text, and its data, not {type!r:.60}")
         report_event(self._scope, type, data)
 
     async def update(self, **fields: Any) -> None:
@@ -504,7 +521,7 @@ class Flow:
             finally:
                 CURRENT.reset(variable)
 
-        scope.run.compensations.append(compensation)
+        scope.run.compensations.append((made.name, compensation))
 
     async def _call(
         self,

@@ -53,10 +53,22 @@ class Ending(NamedTuple):
 
 
 def ending_of(flow: FunctionRun, task: asyncio.Task[Any]) -> Ending:
-    """Return how the function that runs in this task has ended.
+    """Return how the function that runs in this task has ended, and which compensations
+    have failed.
 
     Raise WorkflowChangedError, or the error of the journal.
     """
+    ending = _ending_of(flow, task)
+    error = ending.error
+    if not flow.failed_compensations or not isinstance(error, NodeError):
+        return ending
+    reason = "; ".join((error.reason, *flow.failed_compensations))
+    told = NodeError(error.node_id, reason, kind=error.kind, path=error.path)
+    told.__cause__ = error.__cause__
+    return ending._replace(error=told)
+
+
+def _ending_of(flow: FunctionRun, task: asyncio.Task[Any]) -> Ending:
     failure = task.exception() if task.done() and not task.cancelled() else None
     if flow.broken is not None:
         raise flow.broken

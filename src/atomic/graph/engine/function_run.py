@@ -64,7 +64,8 @@ class FunctionRun:
         self.replay: Replay | None = None
         self.turns: Turns
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.compensations: list[Callable[[], Awaitable[Any]]] = []
+        self.compensations: list[tuple[str, Callable[[], Awaitable[Any]]]] = []  # names of steps, and their calls
+        self.failed_compensations: list[str] = []  # a sentence about each
         self.redacted: Callable[[bytes], bytes] = bytes  # what is recorded of data; set with the journal
         self.thread = 0  # that runs the loop
         self.phase = Phase.RUNNING
@@ -333,11 +334,13 @@ class FunctionRun:
     async def _compensate(self) -> None:
         """Run the compensations in reverse order. One that fails does not stop the others."""
         while self.compensations:
-            compensation = self.compensations.pop()
+            name, compensation = self.compensations.pop()
             try:
                 await compensation()
             except Exception as error:  # the author's function may raise anything
-                self.run.warn(self.name, f"a compensation failed: {as_node_error(self.name, error).reason}")
+                reason = as_node_error(self.name, error).reason
+                self.run.warn(self.name, f"the compensation '{name}' failed: {reason}")
+                self.failed_compensations.append(f"the compensation '{name}' failed too: {reason}")
             self.has_compensated = True
 
     async def _leave_unchanged(self) -> None:
