@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atomic.base.arguments import UsageError, parse
+from atomic.base.flags import ConfigFlag, Flag
 from atomic.cli.verbs import TURN
 
 FLAGS = {"--agent": "claude", "--model": "opus", "--output": "json", "--record": "x.jsonl"}
@@ -65,3 +67,15 @@ def test_every_line_is_read_or_refused(words: list[str]) -> None:
     with suppress(UsageError):
         rest = parse(words, TURN).words
         assert rest == words[len(words) - len(rest) :]
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        (Flag("--max-cost", value="USD", help=""), 'cannot be "-1": a negative value is not allowed (--max-cost USD)'),
+        (ConfigFlag("--n", "n", 3, kind="int", value="N", help=""), "write a negative one as --n=-1"),
+    ],
+)
+def test_a_negative_value_is_not_called_a_missing_one(flag: Flag, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        parse([flag.name, "-1", "x"], (flag,))

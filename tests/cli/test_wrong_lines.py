@@ -55,7 +55,7 @@ LINES = {
     "run ./nope/flow.py x": "nope/flow.py: it cannot be read",
     "run ralph --max-coast 5 x": 'did you mean "--max-cost"?',
     "run ralph --max-cost five x": "give dollars, such as 2.50",
-    "run ralph --max-cost -5 x": "--max-cost USD",
+    "run ralph --max-cost -5 x": "a negative value is not allowed (--max-cost USD)",
     "run ralph --max-time 6 x": "such as 90s, 30m or 6h",
     "run ralph --workers two x": "give a whole number",
     "run ralph --on-limit sleep x": "it is one of wait, stop, switch",

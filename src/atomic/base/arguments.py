@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from atomic.base.errors import AtomicError, ExitCode, did_you_mean
-from atomic.base.flags import Flag
+from atomic.base.flags import ConfigFlag, Flag
 
 
 class UsageError(AtomicError):
@@ -95,6 +95,10 @@ def _take(rest: list[str], flag: Flag) -> str:
         return rest.pop(0)
     if flag.optional:
         return ""
+    if rest and rest[0][1:2].isdigit():
+        if isinstance(flag, ConfigFlag) and not flag.is_limit:
+            raise UsageError(f"{flag.name} needs a value: write a negative one as {flag.name}={rest[0]}")
+        raise UsageError(f'{flag.name} cannot be "{rest[0]}": a negative value is not allowed ({flag.usage})')
     raise UsageError(f"{flag.name} needs a value: {flag.name} {flag.value}")
 
 
