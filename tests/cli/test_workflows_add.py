@@ -82,6 +82,28 @@ async def test_a_file_with_a_workflow_function_is_added_and_runs(user: User, tmp
     assert (await user.atomic("run", "hello", "go")).stdout == "go\n"
 
 
+async def test_the_same_file_is_not_added_again(user: User, tmp_path: Path) -> None:
+    file = shared(tmp_path / "s", nightly=FLOW) / "workflows" / "nightly.py"
+    assert (await user.atomic("workflows", "add", str(file), "--trust", hash_of(file))).exit_code == 0
+    again = await user.atomic("workflows", "add", str(file))
+    added = user.home / ".atomic" / "workflows" / "nightly.py"
+    assert (again.exit_code, complaint(again)) == (0, f"nightly is added already: {added}")
+    added.write_text("# mine\n")
+    assert (await user.atomic("workflows", "add", str(file))).exit_code == 4
+
+
+async def test_an_empty_source_is_not_the_current_folder(user: User) -> None:
+    shared(user.project, nightly=FLOW)
+    refused = await user.atomic("workflows", "add", "")
+    assert (refused.exit_code, "the source is empty" in complaint(refused)) == (2, True)
+
+
+async def test_a_file_without_the_ending_of_python_is_no_workflow(user: User) -> None:
+    (user.project / "ralph").write_text("workflow = 1\n")
+    refused = await user.atomic("run", "./ralph", "x")
+    assert (refused.exit_code, complaint(refused)) == (2, "./ralph: the name of a workflow file ends in .py: rename it")
+
+
 async def test_at_a_terminal_a_typed_yes_adds_it(user: User, tmp_path: Path) -> None:
     folder = shared(tmp_path / "s", nightly=FLOW)
     async with in_terminal([ATOMIC, "workflows", "add", str(folder)], env=user.env, cwd=user.project) as terminal:

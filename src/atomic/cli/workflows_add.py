@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 
-from atomic.base.arguments import Arguments
+from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
 from atomic.base.terminal import harmless, one_line
 from atomic.cli.errors import CliError
 from atomic.cli.streams import STDERR, confirmed, has_terminal, put, tell, write
-from atomic.loading.added import add, find_offer
+from atomic.loading.added import add, find_added, find_offer
 
 
 def add_workflow(arguments: Arguments) -> int:
     """Show the code, ask, and write it."""
     source, name = [*arguments.words, ""][:2]
+    if not source.strip():
+        raise UsageError("the source is empty: give a file, a folder (. is this one) or the address of a repository")
     offer = asyncio.run(find_offer(source, name))
     given = arguments.value("--trust")
     if given is not None and given != offer.sha256:
         raise CliError(
             f'"{one_line(given)}" is not the hash of {one_line(offer.name)}: {offer.sha256}', ExitCode.UNTRUSTED
         )
+    added = find_added(offer)
+    if added is not None:
+        tell(f"{one_line(offer.name)} is added already: {one_line(str(added))}")
+        return ExitCode.DONE
     if given is None:
         facts = (("Workflow", offer.name), ("From", offer.origin), ("File", offer.path), ("Hash", offer.sha256))
         lines = [f"{label + ':':<10}{one_line(value)}\n" for label, value in facts]

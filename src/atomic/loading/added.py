@@ -110,6 +110,26 @@ def _local(source: str) -> tuple[list[Offer | None], Mapping[str, bytes]] | None
     return [_offer(source, path.name, data)], beside
 
 
+def find_added(offer: Offer) -> Path | None:
+    """Return the file of a workflow that was added from the same source and has not
+    changed since; None if there is no such file. Raises WorkflowFileError.
+    """
+    file = config_home() / "workflows" / f"{offer.name}.py"
+    known = read_pins().get(offer.name)
+    if known is None or known != msgspec.structs.replace(_pin_of(offer), added_at=known.added_at):
+        return None
+    try:
+        return file if read_bounded(file) == offer.data else None
+    except OSError:
+        return None
+
+
+def _pin_of(offer: Offer) -> Pin:
+    source = offer.source if offer.commit else os.path.abspath(offer.source)
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    return Pin(source, offer.path, offer.sha256, when, offer.revision, offer.commit)
+
+
 def add(offer: Offer) -> Path:
     """Write a workflow that the user has approved, and remember where it is from.
 
@@ -129,10 +149,8 @@ def add(offer: Offer) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         atomic_home().mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(file, offer.data)
-        when = datetime.now(UTC).isoformat(timespec="seconds")
-        pin = Pin(os.path.abspath(offer.source) if not offer.commit else offer.source, offer.path, offer.sha256, when)
-        pin = msgspec.structs.replace(pin, revision=offer.revision, commit=offer.commit)
-        replace_file(_pin_file(), msgspec.json.encode(_Pins(workflows={**pins, offer.name: pin}), order="sorted"))
+        workflows = {**pins, offer.name: _pin_of(offer)}
+        replace_file(_pin_file(), msgspec.json.encode(_Pins(workflows=workflows), order="sorted"))
     except OSError as error:
         raise WorkflowFileError(f"{error.filename or file}: {reason_of(error)}") from error
     return file

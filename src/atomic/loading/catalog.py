@@ -110,7 +110,11 @@ class WorkflowCatalog:
 
         Raises WorkflowNotFoundError, or WorkflowFileError for a path.
         """
-        return self.typed_file(Path(word)) if is_path(word) else self.definition(word.removeprefix("/"))
+        if is_path(word):
+            return self.typed_file(Path(word))
+        if self.find_typed(word) is None and "/" in word and Path(word).is_file():
+            raise WorkflowFileError(f"{word}: the name of a workflow file ends in .py: rename it")
+        return self.definition(word.removeprefix("/"))
 
     def typed_file(self, path: Path) -> WorkflowDefinition:
         """Return the workflow of a file that needs no trust, because the user typed its
