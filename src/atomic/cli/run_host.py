@@ -177,11 +177,16 @@ class RunHost:
             tell(f"standard output could not take all of it: {self._out.failure.strerror}")
         return code
 
+    def _stop_run(self, run: HostedRun) -> None:
+        number = signal.Signals(self._stop.number or signal.SIGINT)
+        by = "Ctrl+C" if number is signal.SIGINT else f"the signal {number.name}"
+        run.stop(_STOPS[number], by=by if self._stop.number else "")
+
     async def _attempt(self, start: Start) -> int:
         user = self._user()
         try:
             run = await start(user)
-            self._stop.act = lambda: run.stop(_STOPS[signal.Signals(self._stop.number or signal.SIGINT)])
+            self._stop.act = lambda: self._stop_run(run)
             return await self._watch(run)
         except UntrustedError as error:
             if self._refused is None or error.given is not None or not isinstance(user, TerminalUser):

@@ -38,7 +38,7 @@ class EndedRun(AsyncIterator[WorkflowEvent]):
             return event
         raise StopAsyncIteration
 
-    def stop(self, stop: Stop = Stop.INTERRUPT) -> None:
+    def stop(self, stop: Stop = Stop.INTERRUPT, *, by: str = "") -> None:
         """Do nothing: nothing runs."""
 
 

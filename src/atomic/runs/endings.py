@@ -94,11 +94,15 @@ def _reason(result: RunResult[Any]) -> str:
             return "" if error is None else str(error)
 
 
-def stopped(stop: Stop, run: str) -> Ending:
-    """Return the end of a run that was stopped, so that its engine has no result."""
+def stopped(stop: Stop, run: str, *, by: str = "") -> Ending:
+    """Return the end of a run that was stopped, so that its engine has no result.
+
+    `by` is what has stopped it, such as "Ctrl+C".
+    """
     if stop is Stop.CANCEL:
         return Ending("cancelled", "cancelled", "cancelled", ExitCode.INTERRUPTED)
-    return Ending("paused", "stopped", "stopped", stop.value, f"atomic resume {run}")
+    message = f"stopped by {by}" if by else "stopped"
+    return Ending("paused", "stopped", message, stop.value, f"atomic resume {run}")
 
 
 def capped(cap: str, why: str, resume: str) -> Ending:
@@ -122,7 +126,8 @@ def _paused(result: RunResult[Any], run: str, resume: str) -> Ending:
     first = result.questions[0]
     name = f" {quote(first.id)}" if len(result.questions) > 1 else ""
     more = f" (and {len(result.questions) - 1} more)" if len(result.questions) > 1 else ""
-    answer = f'atomic answer {run}{name} "ANSWER"'
+    choice = quote(first.options[0].label) if first.options else '"ANSWER"'
+    answer = f"atomic answer {run}{name} {choice}"
     return Ending(
         "paused", "question", f'waits for an answer to "{first.text}"{more}: {answer}', ExitCode.WAITING, answer
     )

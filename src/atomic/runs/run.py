@@ -107,6 +107,7 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         self._copies = SessionCopies(session, self._runtime.facts, self._runtime.tasks, self._events.warn)
         self._before = session.record
         self._stopped: Stop | None = None
+        self._stopped_by = ""
         self._task: asyncio.Task[None] | None = None
         self._streaming: asyncio.Task[RunResult[Any]] | None = None
         self._overtime: CapReached | None = None  # the cap that has interrupted a function
@@ -135,8 +136,8 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
             raise StopAsyncIteration
         return event
 
-    def stop(self, stop: Stop = Stop.INTERRUPT) -> None:
-        """Interrupt the run; its events continue to RunEnded.
+    def stop(self, stop: Stop = Stop.INTERRUPT, *, by: str = "") -> None:
+        """Interrupt the run; its events continue to RunEnded, whose message names `by`.
 
         A second call only turns it into a cancellation. A function that is ending already
         keeps its end: its compensations run in the process that cancels it afterwards.
@@ -144,6 +145,7 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         is_function = isinstance(self._graph, FunctionWorkflow)
         if self._stopped is None or (stop is Stop.CANCEL and not is_function):
             self._stopped = stop
+            self._stopped_by = by
             self._runtime.cancels_for_good = stop is Stop.CANCEL
         if self._streaming is not None:
             self._streaming.cancel()
@@ -383,7 +385,7 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
             stop = self._stopped or Stop.INTERRUPT
             if stop is Stop.CANCEL and isinstance(self._graph, FunctionWorkflow) and not self._is_over(journal):
                 stop = Stop.INTERRUPT  # nothing was compensated: `atomic stop` does it next
-            return stopped(stop, self.session.id)
+            return stopped(stop, self.session.id, by=self._stopped_by)
         if result.status is RunStatus.PAUSED:
             self._events.keep_questions({question.id for question in result.questions})
         self._warn_of_unused_roles(result)
@@ -468,7 +470,7 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         while True:
             orders = inbox.orders(self._address)
             if orders:
-                self.stop(Stop.CANCEL if "cancel" in orders else Stop.INTERRUPT)
+                self.stop(Stop.CANCEL if "cancel" in orders else Stop.INTERRUPT, by="atomic stop")
             if delivered:  # one interval later the journal has them
                 inbox.forget(delivered)
             if self._runtime.broker is not None:
