@@ -232,9 +232,28 @@ async def test_a_running_function_is_stopped_or_cancelled(user: User, *, cancel:
         stop = await user.atomic("stop", id_of(user), *(["--cancel"] if cancel else []))
         assert stop.exit_code == 0, stop.stderr
         assert await run.over() == 130
+    assert run.events[-1]["message"] == ("cancelled" if cancel else "stopped by atomic stop")
     undone = ["unbook 1", "unbook 0"] if cancel else []
     assert ledger(user) == ["book 0", "book 1", "lingers", *undone]
     assert session(user)["status"] == ("cancelled" if cancel else "paused")
+
+
+async def test_a_compensation_that_failed_is_in_the_last_line_and_in_show(user: User) -> None:
+    code = """
+@step
+async def refund() -> None:
+    raise ValueError("no account")
+
+@workflow
+async def pay(flow: Flow) -> Failed:
+    flow.compensate(refund)
+    return Failed("not wanted")
+"""
+    workflow(user, "pay", code)
+    done = await user.atomic("run", "pay")
+    reason = "not wanted; the compensation 'refund' failed too: ValueError: no account"
+    assert (done.exit_code, f"failed: {reason}\n" in done.stderr) == (1, True), done.stderr
+    assert reason in (await user.atomic("sessions", "show", id_of(user))).stdout
 
 
 async def test_the_files_and_lists_of_a_run_show_its_steps(user: User) -> None:
