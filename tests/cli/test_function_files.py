@@ -303,7 +303,7 @@ async def test_a_run_whose_parameter_is_gone_is_refused_and_stays_as_it_was(user
     await user.atomic("run", "ship", "1")
     workflow(user, "ship", SHIP.replace("dry: bool = False, ", "").replace('"dry": dry, ', ""))
     done = await user.atomic("resume", id_of(user), "--json")
-    last = objects(done)[-1]
+    last: Any = objects(done)[-1]
     assert (done.exit_code, last["resume"]) == (1, "")
     assert 'the argument "dry", which ship no longer takes' in str(last["message"])
     assert "Then: atomic workflows check --runs" in str(last["message"])
