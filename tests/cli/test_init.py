@@ -5,13 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
-from atomic.base.arguments import Arguments
-from atomic.cli.errors import CliError
-from atomic.cli.init import init_project
 from tests.support.entity_files import write
-from tests.support.permissions import permissions_of_a_user
+from tests.support.ordinary_user import become_ordinary
 from tests.support.repositories import git
 from tests.support.user import User, complaint
 
@@ -72,14 +67,10 @@ async def test_the_root_folder_is_refused_before_anything_is_written(user: User)
     assert os.path.lexists("/.atomic") == before
 
 
-def test_nothing_is_written_if_approvals_cannot_be_stored(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(user.home))
-    monkeypatch.chdir(user.project)
+async def test_nothing_is_written_if_approvals_cannot_be_stored(user: User) -> None:
+    become_ordinary(user)
     user.home.chmod(0o555)
-    try:
-        with permissions_of_a_user(), pytest.raises(CliError) as refused:
-            init_project(Arguments({}, []))
-    finally:
-        user.home.chmod(0o755)
-    assert f"you may not write to {user.home}, where your approvals are kept" in str(refused.value)
+    done = await user.atomic("init")
+    user.home.chmod(0o755)
+    assert f"you may not write to {user.home}, where your approvals are kept" in complaint(done)
     assert not (user.project / ".atomic").exists()

@@ -135,7 +135,7 @@ async def test_all_code_is_shown_before_it_is_trusted(tmp_path: Path, name: str)
     kinds = {item["kind"] for item in found["items"]}
     assert HAS_ITEMS[name] in kinds
     assert str(visit.canary) in str([item["diff"] for item in found["items"]])
-    assert "sk-secret" not in shown.stdout
+    assert "4hT9xQ2mB7nL0vK3zW8c" not in shown.stdout
 
 
 async def test_a_forbidden_key_is_named_with_file_and_line(tmp_path: Path) -> None:

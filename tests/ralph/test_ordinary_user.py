@@ -135,3 +135,17 @@ async def test_a_folder_that_may_not_be_written_is_refused_before_an_agent_start
     assert f"You may not write to {sandbox.project}, in which the workers would work. Nothing was paid." in done.stderr
     assert done.exit_code != 0
     assert sandbox.callers == []
+
+
+@pytest.mark.parametrize("closed", [".git", ".git/refs/heads"])
+async def test_a_git_folder_that_may_not_be_written_is_refused_with_advice(tmp_path: Path, closed: str) -> None:
+    sandbox = Sandbox(tmp_path, isolate="clone")
+    become_ordinary(sandbox.user)
+    folder = sandbox.project / closed
+    folder.chmod(0o555)
+    done = await sandbox.user.atomic("run", "ralph", "build it")
+    folder.chmod(0o755)
+    assert f"You may not write to {folder}," in done.stderr
+    assert "--isolate none" in done.stderr
+    assert done.exit_code != 0
+    assert sandbox.callers == []

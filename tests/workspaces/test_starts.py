@@ -12,7 +12,6 @@ import pytest
 from atomic.config import WorkspaceSettings
 from atomic.git import GitError
 from atomic.workspaces import Isolation, IsolationError, RunBranch, RunWorkspaces, WorkspaceError
-from tests.support.permissions import permissions_of_a_user
 from tests.support.repositories import commit, git, new_repository, write
 from tests.workspaces.kinds import KINDS, each
 from tests.workspaces.places import ADA, REF, Place, shell
@@ -55,19 +54,6 @@ async def test_an_inner_repository_cannot_be_included(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="inner is a repository of its own"):
         await spaces.begin("clone", include_uncommitted=True)
     assert git(project, "branch", "--list", "atomic/*") == ""
-
-
-@pytest.mark.parametrize("closed", [".git", ".git/objects", ".git/refs/heads"])
-async def test_a_git_folder_that_may_not_be_written_is_refused_with_advice(tmp_path: Path, closed: str) -> None:
-    project = new_repository(tmp_path / "project")
-    folder = project / closed
-    folder.chmod(0o555)
-    try:
-        with permissions_of_a_user(), pytest.raises(WorkspaceError, match="--isolate none") as refused:
-            await workspaces_of(project, tmp_path / "home").begin("clone")
-    finally:
-        folder.chmod(0o755)
-    assert f"You may not write to {folder}," in str(refused.value)
 
 
 async def test_a_bare_repository_is_refused(tmp_path: Path) -> None:

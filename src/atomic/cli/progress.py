@@ -437,13 +437,13 @@ class TerminalUser:
             self._open -= 1
 
     async def _ask(self, question: Question, *, again: bool) -> str | list[str] | None:
+        forget_typed_text()  # not later: an answer may follow the question at once
         await asyncio.sleep(FRAME_SECONDS)  # the view shows the question when its event arrives
         self._view.pause()
         if again or self._open > 1:  # the screen has other questions too: show which one is meant
             self._out.show(question_text(question))
         while True:
             self._view.pause()
-            forget_typed_text()
             self._out.show(answer_prompt(question))
             line = await read_typed_line()
             if not line:  # Ctrl+D

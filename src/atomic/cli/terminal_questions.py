@@ -50,9 +50,9 @@ class Asker:
         return []
 
     async def _ask_user(self, question: Question) -> Sequence[str] | None:
+        forget_typed_text()
         self._out.show(question_text(question))
         while True:
-            forget_typed_text()
             self._out.show(answer_prompt(question))
             try:
                 line = await read_typed_line()

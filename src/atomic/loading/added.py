@@ -246,7 +246,8 @@ def _split(source: str) -> tuple[str, str]:
     begin = 0 if host is None else host.end()  # an @ before it belongs to the login
     path, _, revision = source[begin:].partition("@")
     if source.startswith("file:///") and os.path.isdir(source[begin:]):
-        path, revision = source[begin:], ""
+        path = source[begin:]
+        revision = ""
     address = f"{source[:begin]}{path}"
     if address.startswith("https://") and ":" in urlsplit(address).netloc.rpartition("@")[0]:
         raise WorkflowFileError(

@@ -243,7 +243,8 @@ def _find_culprit(value: Any, path: str, depth: int) -> tuple[str, Exception] | 
     return None
 
 
-_LEAST_INT, _MOST_INT = -(2**63), 2**63 - 1  # of what needs no conversion
+_LEAST_INT = -(2**63)  # of what needs no conversion
+_MOST_INT = 2**63 - 1
 
 
 def _constrained(extras: tuple[Any, ...]) -> bool:
