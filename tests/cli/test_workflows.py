@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from atomic.loading.catalog import builtin_workflows
-from atomic.loading.new_workflow import starter
 from tests.support.entity_files import write
 from tests.support.user import User, complaint, told
 from tests.support.user_workflows import call, end, recording, session
@@ -410,11 +409,3 @@ async def test_workflows_are_commands_of_the_prompt(user: User) -> None:
     assert "Tell it." in done.stdout
     assert "/tell WHAT" in done.stdout
     assert "/tell" in (await user.atomic("-p", "/help")).stdout
-
-
-@pytest.mark.parametrize("name", ["tale", "changelog"])
-def test_the_comments_of_a_new_workflow_are_in_one_column(name: str) -> None:
-    lines = starter(name).splitlines()
-    (check,) = [line for line in lines if "workflows check " in line]
-    (draw,) = [line for line in lines if f"workflows graph {name} " in line]
-    assert check.index("shows all problems") == draw.index("draws it")

@@ -12,17 +12,13 @@ from atomic.loading.trusted_files import WORKFLOWS, has_users_folder, is_home
 from atomic.workflows.errors import WorkflowFileError
 
 _EXAMPLE = "my-flow"
-_CHECK = "workflows check             "  # as long as "workflows graph my-flow     "
 
 
 def starter(name: str) -> str:
     """Return the text of a commented example that can run at once."""
     text = files("atomic.loading").joinpath("starter.py").read_text("utf-8")
     _, _, body = text.partition("# ---")
-    body = body.partition("\n")[2].replace(_CHECK, _CHECK + " " * (len(name) - len(_EXAMPLE)))
-    if len(name) < len(_EXAMPLE):
-        body = body.replace(_CHECK, _CHECK[: len(name) - len(_EXAMPLE)])
-    return f'"""{name}: a workflow of Atomic."""\n\n' + body.replace(_EXAMPLE, name)
+    return f'"""{name}: a workflow of Atomic."""\n\n' + body.partition("\n")[2].replace(_EXAMPLE, name)
 
 
 def write_workflow(name: str, project: Path, *, home: Path | None = None) -> tuple[Path, bool]:

@@ -4,8 +4,8 @@
 # A workflow that writes a draft and reviews it until it is good. Change it as you like and run it again:
 #
 #   atomic run my-flow "a limerick about version control"
-#   atomic workflows check             shows all problems of it
-#   atomic workflows graph my-flow     draws it
+#
+# `atomic workflows check` shows all problems of it, `atomic workflows graph my-flow` draws it.
 #
 # Test it without an agent and without tokens. Record one good run, then play it at each save of this file:
 #
