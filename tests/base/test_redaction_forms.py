@@ -44,12 +44,12 @@ def forms() -> dict[str, str]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("secret", forms().values(), ids=forms())
 @pytest.mark.parametrize("around", ["{}", '{{"a": "{}"}}', "X={}\n", "see {}, please", r"\"{}\""])
-def test_tokens_of_services_are_found(secret: str, around: str) -> None:
-    redacted = Redactor().text(around.format(secret))
-    assert MARK in redacted
-    assert secret[-16:] not in redacted
+def test_tokens_of_services_are_found(around: str) -> None:
+    for service, secret in forms().items():
+        redacted = Redactor().text(around.format(secret))
+        assert MARK in redacted, service
+        assert secret[-16:] not in redacted, service
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from atomic.ralph.prompts import PROMISE, PromptContext, yolo_prompt
 from atomic.workflows.task_loop import ends_with_signal
 
@@ -37,19 +35,19 @@ def prose(dice: random.Random, *, blocks: bool = True) -> str:
     return dice.choice(("\n", "\n\n", "\r\n")).join(parts)
 
 
-@pytest.mark.parametrize("seed", range(500))
-def test_an_honest_promise_is_never_missed(seed: int) -> None:
-    dice = random.Random(seed)
-    padding = dice.choice(("", " ", "\t", "  "))
-    end = dice.choice(("", "\n", "\n\n", "  \n \n", "\r\n"))
-    assert ends_with_signal(f"{prose(dice)}\n{padding}{PROMISE}{padding}{end}", PROMISE)
+def test_an_honest_promise_is_never_missed() -> None:
+    for seed in range(500):
+        dice = random.Random(seed)
+        padding = dice.choice(("", " ", "\t", "  "))
+        end = dice.choice(("", "\n", "\n\n", "  \n \n", "\r\n"))
+        text = f"{prose(dice)}\n{padding}{PROMISE}{padding}{end}"
+        assert ends_with_signal(text, PROMISE), (seed, text)
 
 
-@pytest.mark.parametrize("seed", range(500))
-def test_a_promise_is_never_taken_wrongly(seed: int) -> None:
-    dice = random.Random(seed)
-    lie = LIES[seed % len(LIES)]
-    assert not ends_with_signal(f"{prose(dice, blocks=False)}\n{lie}", PROMISE)
+def test_a_promise_is_never_taken_wrongly() -> None:
+    for seed in range(500):
+        text = f"{prose(random.Random(seed), blocks=False)}\n{LIES[seed % len(LIES)]}"
+        assert not ends_with_signal(text, PROMISE), (seed, text)
 
 
 def test_the_prompt_itself_keeps_no_promise() -> None:

@@ -59,15 +59,16 @@ def check(strips: list[Strip]) -> None:
     assert set(effects("\n".join(strip.render(CONSOLE) for strip in strips))) <= COLOURS
 
 
-@pytest.mark.parametrize("text", VECTORS, ids=range(len(VECTORS)))
-def test_hostile_texts_have_no_effect_in_any_block(text: str) -> None:
-    store = Store()
-    for event in events_with(text):
-        store.apply(event, 1.0)
-    for block in store.screen.blocks:
-        block.folded = block.hidden = False
-    painter = Painter(PALETTE, 60)
-    check([strip for block in store.screen.blocks for strip in painter.paint(block, 2.0).strips])
+@pytest.mark.parametrize("part", range(10))
+def test_hostile_texts_have_no_effect_in_any_block(part: int) -> None:
+    for text in VECTORS[part::10]:
+        store = Store()
+        for event in events_with(text):
+            store.apply(event, 1.0)
+        for block in store.screen.blocks:
+            block.folded = block.hidden = False
+        painter = Painter(PALETTE, 60)
+        check([strip for block in store.screen.blocks for strip in painter.paint(block, 2.0).strips])
 
 
 async def test_hostile_texts_have_no_effect_in_the_view() -> None:
