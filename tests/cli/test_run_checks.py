@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.user import User
 from tests.support.user_workflows import HEAD, ledger, session, sessions, workflow
 
@@ -78,6 +80,7 @@ async def test_a_harmless_edit_of_a_function_continues(user: User) -> None:
     assert (checked.exit_code, checked.stdout) == (0, ""), checked.stdout
 
 
+@pytest.mark.ci
 async def test_a_workflow_that_is_gone_and_a_run_that_is_over(user: User) -> None:
     workflow(user, "pay", FUNCTION.format(name="charge", more=""))
     assert (await user.atomic("run", "pay")).exit_code == 5
@@ -110,6 +113,7 @@ async def pay(flow: Flow) -> str:
 """
 
 
+@pytest.mark.ci
 async def test_what_a_function_prints_is_not_shown_and_the_process_that_it_ends_is_another_one(user: User) -> None:
     workflow(user, "pay", ENDS.format(more=""))
     workflow(user, "quick", FUNCTION.format(name="charge", more=""))
@@ -130,6 +134,7 @@ async def test_what_a_function_prints_is_not_shown_and_the_process_that_it_ends_
     assert "1 of 2 stopped runs cannot continue" in checked.stderr
 
 
+@pytest.mark.ci
 async def test_a_changed_file_that_was_run_by_its_path_is_tried_when_it_is_named(user: User) -> None:
     file = user.project / "flow.py"
     file.write_text(HEAD + FUNCTION.format(name="charge", more=""))

@@ -282,7 +282,7 @@ async def test_wake_reports_a_run_that_fails_and_continues_the_others(user: User
     assert "got 1" in ledger(user)
 
 
-@pytest.mark.parametrize("parallel", ["1", "2"])
+@pytest.mark.parametrize("parallel", ["2", pytest.param("1", marks=pytest.mark.ci)])
 async def test_wake_continues_the_others_if_the_folder_of_a_run_is_removed(user: User, parallel: str) -> None:
     workflow(user, "w", WAITS)
     workflow(

@@ -243,7 +243,7 @@ async def test_a_check_that_is_the_goal_keeps_the_run_open_until_it_is_green(tmp
     assert (await sandbox.resume()).status == ("completed", "done", 0)
 
 
-@pytest.mark.parametrize("is_empty", [True, False])
+@pytest.mark.parametrize("is_empty", [True, pytest.param(False, marks=pytest.mark.ci)])
 async def test_a_folder_that_the_commit_does_not_have_is_named_before_anything_is_paid(
     tmp_path: Path, is_empty: bool
 ) -> None:
@@ -295,13 +295,23 @@ HIDDEN = "python3 -m unittest suite; a=$?; make -s lint || a=1; exit $a"
 @pytest.mark.parametrize(
     ("check", "broken"),
     [
-        pytest.param("make -k test lint", {"style.txt": "BADSTYLE\n"}, id="another target fails, same exit code"),
         pytest.param(
-            f"{UNITTEST}; a=$?; make -s lint || exit 7; exit $a", FIXED_AND_BAD, id="all tests pass, another exit code"
+            "make -k test lint",
+            {"style.txt": "BADSTYLE\n"},
+            id="another target fails, same exit code",
+            marks=pytest.mark.ci,
+        ),
+        pytest.param(
+            f"{UNITTEST}; a=$?; make -s lint || exit 7; exit $a",
+            FIXED_AND_BAD,
+            id="all tests pass, another exit code",
+            marks=pytest.mark.ci,
         ),
         pytest.param(HIDDEN, FIXED_AND_BAD, id="all tests pass, same exit code"),
-        pytest.param(UNITTEST, {"suite.py": CRASH}, id="a signal after the tests"),
-        pytest.param(f"{UNITTEST}; exit $?", {"suite.py": CRASH}, id="a signal that the shell reports"),
+        pytest.param(UNITTEST, {"suite.py": CRASH}, id="a signal after the tests", marks=pytest.mark.ci),
+        pytest.param(
+            f"{UNITTEST}; exit $?", {"suite.py": CRASH}, id="a signal that the shell reports", marks=pytest.mark.ci
+        ),
     ],
 )
 async def test_a_check_with_known_failures_is_red_if_anything_else_fails(

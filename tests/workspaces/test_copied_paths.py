@@ -50,8 +50,8 @@ def install(project: Path) -> None:
     subprocess.run(words, cwd=project, env=env, check=True)
 
 
-@pytest.mark.parametrize("layout", ["src", "."])
-@pytest.mark.parametrize("build", ["setup.py", "pyproject.toml"])
+@pytest.mark.parametrize("layout", ["src", pytest.param(".", marks=pytest.mark.ci)])
+@pytest.mark.parametrize("build", [pytest.param("setup.py", marks=pytest.mark.ci), "pyproject.toml"])
 async def test_a_check_in_a_clone_is_red_exactly_if_the_clones_code_is_broken(
     tmp_path: Path, build: str, layout: str
 ) -> None:
