@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,12 +49,20 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "project"
 
 
+@pytest.fixture
+def programs() -> Callable[[], set[int]]:
+    """Return a function that returns the programs that the test has started and that still run."""
+    before = set(descendants(os.getpid()))  # of other tests, such as those of multiprocessing
+    return lambda: set(descendants(os.getpid())) - before
+
+
 @pytest.mark.ci
 @pytest.mark.parametrize("name", ["claude", "opencode", "copilot"])
 async def test_a_connected_agent_works_on_the_scripted_model(
-    name: str, project: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, project: Path, monkeypatch: pytest.MonkeyPatch, programs: Callable[[], set[int]]
 ) -> None:
     await _works_on_the_scripted_model(name, project, monkeypatch)
+    assert programs() == set()
 
 
 @pytest.mark.full
@@ -81,7 +90,6 @@ async def _works_on_the_scripted_model(name: str, project: Path, monkeypatch: py
     assert not server.other
     assert not any(b"of-the-user" in call.body or "of-the-user" in str(call.headers) for call in server.calls)
     assert os.listdir(tempfile.gettempdir()) == []
-    assert descendants(os.getpid()) == []
 
 
 @pytest.mark.parametrize(
@@ -113,22 +121,24 @@ async def test_a_connected_agent_gets_no_variable_of_the_user(
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", ["claude", "opencode", "copilot"])
-async def test_programs_end_with_their_run_with_a_cancellation_and_with_the_agents(name: str) -> None:
+async def test_programs_end_with_their_run_with_a_cancellation_and_with_the_agents(
+    name: str, programs: Callable[[], set[int]]
+) -> None:
     talk = graph(State).agent("talk", "@@hello@@ Hi.", session="kept").compile()
     slow = graph(State).agent("slow", "@@slow@@ Go.").compile()
     async with ModelServer({"hello": "Hello.", "slow": [["A beginning", Stall()]], "left": Stall()}) as server:
         async with agents(server.connect(name)) as runtime:
             assert (await talk.run(deps=runtime)).status is RunStatus.COMPLETED
-            assert descendants(os.getpid()) == []
+            assert programs() == set()
             run = asyncio.create_task(slow.run(deps=runtime))
             await server.wait_for(lambda call: call.script == "slow", timeout=600)
             run.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await run
-            assert descendants(os.getpid()) == []
+            assert programs() == set()
             left = asyncio.create_task(runtime.turn("@@left@@ Go."))
             await server.wait_for(lambda call: call.script == "left", timeout=600)
-        assert descendants(os.getpid()) == []
+        assert programs() == set()
         with pytest.raises(asyncio.CancelledError):
             await left
 

@@ -186,7 +186,8 @@ async def test_a_run_in_a_pipe_prints_plain_lines(user: User) -> None:
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
         f"Session: {id}", "Thinking…", "[first] Hello you.", "? Which colour?", "  1. red", "  2. blue",
-        f'atomic: paused: waits for an answer to "Which colour?": atomic answer {id} red',
+        f'atomic: paused: waits for an answer to "Which colour?": atomic answer {id} "ANSWER"',
+        f'Resume with: atomic answer {id} "ANSWER"',
     ]  # fmt: skip
 
 

@@ -201,7 +201,7 @@ class Progress:
         report = os.path.join(self.session_dir, REPORT)
         if self.session_dir and os.path.exists(report):
             lines.append(f"Report: {harmless(report)}\n")
-        if event.resume and event.resume not in said:
+        if event.resume:
             lines.append(f"Resume with: {event.resume}\n")
         return lines
 

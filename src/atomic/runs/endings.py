@@ -126,8 +126,7 @@ def _paused(result: RunResult[Any], run: str, resume: str) -> Ending:
     first = result.questions[0]
     name = f" {quote(first.id)}" if len(result.questions) > 1 else ""
     more = f" (and {len(result.questions) - 1} more)" if len(result.questions) > 1 else ""
-    choice = quote(first.options[0].label) if first.options else '"ANSWER"'
-    answer = f"atomic answer {run}{name} {choice}"
+    answer = f'atomic answer {run}{name} "ANSWER"'
     return Ending(
         "paused", "question", f'waits for an answer to "{first.text}"{more}: {answer}', ExitCode.WAITING, answer
     )
